@@ -1,0 +1,35 @@
+# `make run` and `make test` set up what they need, once, in .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test setup lint format benchmark clean
+
+run: setup  ## the main job: PINs on Cartpole swing-up, with a live display
+	$(BIN)/explore run gin/pins_cartpole.gin
+
+test: setup  ## all tests, the learning ones included
+	$(BIN)/pytest
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,32 @@
+"""explore: name an agent's parts in a gin file, and train all seeds of it at once.
+
+    import explore
+
+    run = explore.run("gin/pins_deep_sea.gin", bindings=["environment.DeepSea.size = 20"], seeds=range(5))
+    print(run.summary["overall"])
+    agent = explore.load_agent(run.folder)
+
+A plugin is a module with functions marked `@explore.hookimpl`; see `explore.hooks` for the hooks
+and `explore.interfaces` for what a component of each slot must be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from explore.hooks import hookimpl
+
+if TYPE_CHECKING:
+    from explore.experiment import load_agent, run
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "hookimpl", "load_agent", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """`run` and `load_agent` need torch: imported on first use, so that `explore --help` is quick."""
+    if name in ("run", "load_agent"):
+        from explore import experiment
+
+        return getattr(experiment, name)
+    raise AttributeError(f"module 'explore' has no attribute {name!r}")

@@ -1,0 +1,222 @@
+"""The command `explore`. Heavy packages are imported by the commands, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from explore.errors import RunFailed, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns its exit code: 0, 1 (failed), 2 (the user's mistake) or 130 (interrupted)."""
+    try:
+        arguments = _parser().parse_args(argv)
+        arguments.command(arguments)
+        sys.stdout.flush()  # a closed pipe shows here, not when Python exits
+    except (UserError, RunFailed) as error:
+        _complain(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt as interrupt:
+        _complain(": ".join(["interrupted", *map(str, interrupt.args)]))
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush
+        return 1
+    except Exception as error:
+        if os.environ.get("EXPLORE_TRACEBACK"):
+            traceback.print_exc()
+        _complain(
+            f"internal error: {type(error).__name__}: {error} (a bug in explore; set EXPLORE_TRACEBACK=1 to see where)"
+        )
+        return 1
+    return 0
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """The seeds of `0-4`, `0,3,7` or a mixture, in the order given."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part, re.ASCII)
+        if not match:
+            raise UserError(f"--seeds {text!r}: {part.strip()!r} is not a seed; write e.g. 0-4 or 0,3,7")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"--seeds {text!r}: the range {part.strip()!r} is empty; write {last}-{first}")
+        seeds.extend(range(first, last + 1))
+    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if repeated:
+        raise UserError(f"--seeds {text!r}: {repeated[0]} is repeated; every seed is run once")
+    return tuple(seeds)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="explore", description="Exploration methods in RL, composed from plugins by gin files."
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, function: Any, summary: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=summary, description=summary)
+        added.set_defaults(command=function)
+        added.add_argument(
+            "-p",
+            dest="plugins",
+            metavar="PLUGIN",
+            action="append",
+            default=[],
+            help="load a plugin too: a .py file or a module",
+        )
+        return added
+
+    run = command("run", _run, "train the agent that a gin file describes, all seeds at once")
+    run.add_argument("config", metavar="CONFIG.gin", help="a file, or the name of an installed recipe")
+    run.add_argument(
+        "-b",
+        dest="bindings",
+        metavar="BINDING",
+        action="append",
+        default=[],
+        help='"slot.Name.parameter = value"',
+    )
+    run.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
+    run.add_argument("--out", metavar="DIR", help="the folder for the run; it must not exist")
+    run.add_argument("--quiet", action="store_true", help="show no progress")
+    run.add_argument(
+        "--allow-imports", action="store_true", help="let import statements in gin files run code"
+    )
+    command("plugins", _plugins, "what is installed, from where, and what failed to load")
+    components = command("components", _components, "every component with its parameters and defaults")
+    components.add_argument("slot", metavar="SLOT", nargs="?", help="only those of this slot")
+    describe = command("describe", _describe, "the documentation and the parameters of a component")
+    describe.add_argument("name", metavar="SLOT.NAME", help="e.g. uncertainty.SoftplusHeads")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from explore.experiment import run
+
+    run(
+        arguments.config,
+        bindings=arguments.bindings,
+        seeds=parse_seeds(arguments.seeds) if arguments.seeds is not None else None,
+        out=arguments.out,
+        plugins=arguments.plugins,
+        quiet=arguments.quiet,
+        allow_imports=arguments.allow_imports,
+    )
+
+
+def _plugins(arguments: argparse.Namespace) -> None:
+    from explore.discovery import discover
+
+    registry = discover(arguments.plugins)
+    table = _table("plugin", "source", "version", "components")
+    for plugin in registry.plugins:
+        supplied = ", ".join(component.selector for component in plugin.components) or "(watches runs)"
+        table.add_row(plugin.name, plugin.source, plugin.version, supplied)
+    console = _console()
+    console.print(table)
+    if registry.failed:
+        table = _table("failed", "source", "reason")
+        for failure in registry.failed:
+            table.add_row(failure.name, failure.source, failure.reason)
+        console.print()
+        console.print(table)
+
+
+def _components(arguments: argparse.Namespace) -> None:
+    from explore.config import parameters
+    from explore.discovery import discover, nearest
+    from explore.interfaces import SLOTS
+
+    if arguments.slot is not None and arguments.slot not in SLOTS:
+        raise UserError(f"unknown slot {arguments.slot!r}{nearest(arguments.slot, SLOTS)}")
+    registry = discover(arguments.plugins)
+    table = _table("component", "parameter", "default")
+    for slot in [arguments.slot] if arguments.slot else SLOTS:
+        for component in registry.components.values():
+            if component.slot == slot:
+                rows = [(name, _default(known)) for name, known in parameters(component.cls).items()] or [
+                    ("", "")
+                ]
+                for number, row in enumerate(rows):
+                    table.add_row("" if number else component.selector, *row, end_section=row is rows[-1])
+    _console().print(table)
+
+
+def _describe(arguments: argparse.Namespace) -> None:
+    import inspect
+
+    from explore.config import ROOT, parameters
+    from explore.discovery import discover, nearest
+
+    components = discover(arguments.plugins).components
+    if arguments.name == ROOT:
+        from explore.experiment import Experiment
+
+        cls: type = Experiment
+        origin = "explore.experiment"
+    elif arguments.name in components:
+        component = components[arguments.name]
+        cls, origin = component.cls, f"plugin {component.plugin}, {component.source}"
+    else:
+        raise UserError(f"unknown component {arguments.name!r}{nearest(arguments.name, [ROOT, *components])}")
+    console = _console()
+    console.print(f"{arguments.name} ({origin})\n")
+    console.print(
+        re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE).strip()
+    )
+    known = parameters(cls).values()
+    if known:
+        table = _table("parameter", "default", "type", "meaning")
+        for parameter in known:
+            table.add_row(parameter.name, _default(parameter), parameter.annotation, parameter.documentation)
+        console.print()
+        console.print(table)
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "(required)"
+    return parameter.default.__name__ if isinstance(parameter.default, type) else repr(parameter.default)
+
+
+def _console() -> Console:
+    """Prints text as it is; lines are broken to fit a terminal only."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 100_000
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=not sys.stdout.isatty())
+    return table
+
+
+def _complain(message: str) -> None:
+    """One line on stderr, red on a terminal."""
+    line = "explore: " + " ".join(message.splitlines())
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        line = f"\033[31m{line}\033[0m"
+    print(line, file=sys.stderr)

@@ -1,0 +1,181 @@
+"""An experiment: a task, an agent, and seeds; and the run of it from configuration to folder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+
+from explore import config as configuration
+from explore.discovery import Registry, discover
+from explore.errors import RunFailed
+from explore.interfaces import Agent, Judge, Spec
+from explore.loop import play, train
+from explore.record import Run, episode_columns, summarise
+from explore.streams import Streams, integer_seed
+
+
+class Experiment:
+    """The root of a configuration: all seeds of an agent in copies of an environment.
+
+    Args:
+      environment: the task, built once per seed.
+      agent: acts and learns, for all seeds at once.
+      episodes: episodes of each seed.
+      seeds: the seeds, each a lane of the one program.
+      evaluate_every: plays an evaluation episode after every so many episodes; None: never.
+      stop_when_solved: ends the run once every seed has solved the task.
+      threads: torch threads; networks this small are fastest with one.
+      device: where tensors live: cpu, cuda, ...
+    """
+
+    def __init__(
+        self,
+        environment: type[dm_env.Environment],
+        agent: type[Agent],
+        episodes: int,
+        seeds: Sequence[int] = (0,),
+        evaluate_every: int | None = None,
+        stop_when_solved: bool = False,
+        threads: int = 1,
+        device: str = "cpu",
+    ):
+        for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
+            if not (isinstance(number, int) and number >= 1 or name == "evaluate_every" and number is None):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+        torch.set_num_threads(threads)
+        self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
+        self.seeds, self.threads = _checked_seeds(seeds), threads
+        self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))  # type: ignore[call-arg]
+        self.environments = [self._build(seed) for seed in self.seeds]
+        self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
+        spec = _spec(self.environments[0])
+        self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
+        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
+
+    @property
+    def task(self) -> str:
+        """The environment's name, e.g. DeepSea."""
+        return type(self.environments[0]).__name__
+
+    def run(self, record: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Trains all seeds; `record` gets the rows of `episodes.csv` as episodes end."""
+        every = self.evaluate_every
+        evaluators = [self._build(seed) for seed in self.seeds] if every else []
+
+        def evaluate(episode: int) -> Sequence[float] | None:
+            if every is None or episode % every:
+                return None
+            returns, _ = play(evaluators, self.agent.evaluate, begin=lambda _: self.agent.begin_evaluation())
+            return returns
+
+        train(
+            self.agent, self.environments, self.judges, self.seeds, self.episodes, record, evaluate,
+            self.stop_when_solved,
+        )  # fmt: skip
+
+
+def run(
+    config: str | Path,
+    *,
+    bindings: Sequence[str] = (),
+    seeds: Iterable[int] | None = None,
+    out: str | Path | None = None,
+    plugins: Sequence[str] = (),
+    quiet: bool = False,
+    allow_imports: bool = False,
+) -> Run:
+    """Runs the experiment of a gin file and returns the run, done.
+
+    `bindings`, `seeds`, `out`, `plugins` and `allow_imports` are the options of `explore run`.
+    """
+    if seeds is not None:
+        bindings = [*bindings, f"experiment.seeds = {tuple(seeds)}"]
+    registry = discover(plugins)
+    loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
+    experiment: Experiment = loaded.build()
+    for note in [*map(str, registry.failed), *loaded.unused()]:
+        print(f"explore: note: {note}", file=sys.stderr)
+    run = Run.create(
+        Path(out) if out is not None else None,
+        name=Path(config).stem,
+        config=loaded.text(),
+        columns=experiment.columns,
+        seeds=experiment.seeds,
+        episodes=experiment.episodes,
+        command=sys.argv,
+        plugins=[{"name": p.name, "version": p.version, "source": p.source} for p in registry.plugins],
+        threads=experiment.threads,
+        quiet=quiet,
+    )
+    _recorded(experiment, run, registry)
+    return run
+
+
+def load_agent(folder: str | Path, plugins: Sequence[str] = ()) -> Agent:
+    """The agent of a run as it was in the end, to be asked for values, uncertainty and actions."""
+    run = Run.open(Path(folder))
+    agent = configuration.load(run.folder / "config.gin", (), discover(plugins)).build().agent
+    agent.load_state_dict(run.weights)
+    return agent
+
+
+def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
+    """Runs the experiment, keeping the run's folder and everyone who watches informed."""
+    started, steps = time.perf_counter(), 0
+
+    def record(rows: list[dict[str, Any]]) -> None:
+        nonlocal steps
+        seconds = round(time.perf_counter() - started, 3)
+        rows = [{**row, "seconds": seconds} for row in rows]
+        steps = sum(row["steps"] for row in rows)
+        run.add(rows)
+        registry.hook.explore_episode_finished(run=run, rows=rows)
+
+    def finish(status: str, reason: str | None = None) -> None:
+        judges = dict(zip(experiment.seeds, experiment.judges))
+        summary = summarise(judges, task=experiment.task, steps=steps)
+        run.finish(status, summary, reason, seconds=time.perf_counter() - started)
+        registry.hook.explore_run_finished(run=run, summary=summary)
+
+    registry.hook.explore_run_started(run=run)
+    try:
+        experiment.run(record)
+        run.save_weights(experiment.agent.state_dict())
+    except KeyboardInterrupt:
+        run.save_weights(experiment.agent.state_dict())
+        finish("interrupted")
+        raise
+    except BaseException as error:
+        finish("failed", f"{type(error).__name__}: {error}" if not isinstance(error, RunFailed) else str(error))
+        raise
+    finish("done")
+
+
+def _spec(environment: dm_env.Environment) -> Spec:
+    actions = environment.action_spec()
+    if not isinstance(actions, dm_env.specs.DiscreteArray):
+        raise ValueError(f"environment must have discrete actions, got {actions!r}")
+    return Spec(environment.observation_spec(), int(actions.num_values))
+
+
+def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(seeds, list | tuple) or not seeds:
+        raise ValueError(f"seeds must be a list of whole numbers such as (0, 1, 2), got {seeds!r}")
+    for seed in seeds:
+        if not isinstance(seed, int | np.integer) or seed < 0 or list(seeds).count(seed) > 1:
+            raise ValueError(f"seeds must be different whole numbers of at least 0, got {seed!r} in {seeds!r}")
+    return tuple(map(int, seeds))
+
+
+def _checked_device(device: str) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(f"device {device!r} is not to be had here: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,72 @@
+"""The hooks a plugin may implement: one per slot, and three to watch a run.
+
+A hook of a slot returns a list of classes; `explore.interfaces` holds the base class of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from explore.record import Run
+
+hookspec = pluggy.HookspecMarker("explore")
+hookimpl = pluggy.HookimplMarker("explore")
+
+
+@hookspec
+def explore_value_networks() -> list[type]:  # type: ignore[empty-body]
+    """Value networks (slot `value`): subclasses of `interfaces.ValueNetwork`."""
+
+
+@hookspec
+def explore_uncertainty_modules() -> list[type]:  # type: ignore[empty-body]
+    """Uncertainty modules (slot `uncertainty`): subclasses of `interfaces.UncertaintyModule`."""
+
+
+@hookspec
+def explore_priors() -> list[type]:  # type: ignore[empty-body]
+    """Priors (slot `prior`): subclasses of `interfaces.Prior`."""
+
+
+@hookspec
+def explore_selections() -> list[type]:  # type: ignore[empty-body]
+    """Action selections (slot `selection`): subclasses of `interfaces.Selection`."""
+
+
+@hookspec
+def explore_objectives() -> list[type]:  # type: ignore[empty-body]
+    """Learning objectives (slot `objective`): subclasses of `interfaces.Objective`."""
+
+
+@hookspec
+def explore_environments() -> list[type]:  # type: ignore[empty-body]
+    """Environments (slot `environment`): subclasses of `dm_env.Environment`, built with `seed=`."""
+
+
+@hookspec
+def explore_agents() -> list[type]:  # type: ignore[empty-body]
+    """Agents (slot `agent`): subclasses of `interfaces.Agent`."""
+
+
+@hookspec
+def explore_schedules() -> list[type]:  # type: ignore[empty-body]
+    """Schedules (slot `schedule`): subclasses of `interfaces.Schedule`."""
+
+
+@hookspec
+def explore_run_started(run: Run) -> None:
+    """A run is about to begin its first episode; `run.folder` exists and holds `config.gin`."""
+
+
+@hookspec
+def explore_episode_finished(run: Run, rows: Sequence[dict[str, Any]]) -> None:
+    """All seeds have finished an episode; `rows` are their new lines of `episodes.csv`."""
+
+
+@hookspec
+def explore_run_finished(run: Run, summary: dict[str, Any]) -> None:
+    """The run is over: done, interrupted or failed (`run.status`); `summary` is `summary.json`."""

@@ -1,0 +1,224 @@
+"""The indexed value function Q_i(s, a), composed of parts.
+
+The first part holds the value network, as one or several members; every further part adds its
+values at its own piece of the index. Each network has a trained, a target and, with a prior, a
+frozen copy (`explore.stack`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explore import nn as lane_nn
+from explore.errors import RunFailed
+from explore.interfaces import (
+    Features,
+    Index,
+    Members,
+    Prior,
+    ScaleModule,
+    Spec,
+    UncertaintyModule,
+    ValueNetwork,
+)
+from explore.stack import Stack
+from explore.streams import Generators, normal, stream
+
+TARGET_ROWS = 256  # evaluated at a time, so that activations stay in the cache
+PRIOR_ROWS = 64
+
+
+class IndexedValue:
+    """Values of observations at an index, for all lanes."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        seeds: Sequence[int],
+        value: type[ValueNetwork],
+        uncertainty: Sequence[type[UncertaintyModule]],
+        prior: Prior,
+        device: torch.device = torch.device("cpu"),
+    ):
+        self.spec, self.seeds, self.prior, self.device = spec, tuple(seeds), prior, device
+        trained = _build_parts(spec, seeds, value, uncertainty, "init")
+        _check_outputs(trained, spec, seeds)
+        twins: Sequence[UncertaintyModule | None] = [None] * len(trained)
+        if prior.has_twin:
+            twins = _build_parts(spec, seeds, value, uncertainty, "prior", prior.init)
+        self.parts = trained
+        self.stacks = [Stack(part, twin, len(seeds), device) for part, twin in zip(trained, twins)]
+        self._row_multiple = max(lane_nn.safe_rows(part) for part in trained)
+
+    @property
+    def members(self) -> Members:
+        """The part that holds the value network."""
+        part = self.parts[0]
+        assert isinstance(part, Members)
+        return part
+
+    # Features of observations: everything that does not depend on the index.
+
+    @torch.no_grad()
+    def acting_features(self, obs: Tensor) -> Features:
+        """Of the trained networks joined with their priors, at every action."""
+        if not self.prior.has_twin:
+            return tuple(self._rows(stack.trained, obs) for stack in self.stacks)
+        twice = obs.expand(2, *obs.shape).flatten(0, 1)
+        outputs = [self._rows(stack.with_prior, twice).chunk(2) for stack in self.stacks]
+        return self._joined([trained for trained, _ in outputs], [prior for _, prior in outputs])
+
+    def trained_features(self, obs: Tensor, action: Tensor, prior: Tensor) -> Features:
+        """Of the trained networks joined with what their priors gave, at the actions taken."""
+        trained = [_at(self._rows(stack.trained, obs), action) for stack in self.stacks]
+        return self._joined(trained, self._split(prior))
+
+    @torch.no_grad()
+    def target_features(self, obs: Tensor, prior: Tensor) -> Features:
+        """Of the target networks joined with what their priors gave, at every action."""
+        chunks = [[self._rows(stack.target, o) for o in obs.split(TARGET_ROWS, 1)] for stack in self.stacks]
+        return self._joined([torch.cat(part, 1) for part in chunks], self._split(prior))
+
+    @torch.no_grad()
+    def prior_features(self, obs: Tensor) -> Tensor:
+        """Of the frozen priors at every action, all parts together: `[lanes, batch, *prior_shape]`.
+
+        Evaluated a fixed number of rows at a time, because the last bit of a matrix product may
+        depend on how many there are, and lanes bring different numbers of them.
+        """
+        short = -obs.shape[1] % PRIOR_ROWS
+        padded = torch.cat([obs, obs[:, :1].expand(-1, short, *obs.shape[2:])], 1)
+        chunks = [torch.cat([stack.prior(o) for stack in self.stacks], -1) for o in padded.split(PRIOR_ROWS, 1)]
+        return torch.cat(chunks, 1)[:, : obs.shape[1]]
+
+    @property
+    def prior_shape(self) -> tuple[int, ...]:
+        """What `prior_features` gives for an observation; empty without a prior."""
+        return (self.spec.num_actions, sum(p.size for p in self.parts)) if self.prior.has_twin else (0,)
+
+    def _joined(self, trained: Sequence[Tensor], prior: Sequence[Tensor]) -> Features:
+        if not self.prior.has_twin:
+            return tuple(trained)
+        roles = ["value"] + ["uncertainty"] * (len(trained) - 1)
+        return tuple(self.prior.join(t, p, role) for t, p, role in zip(trained, prior, roles))
+
+    def _split(self, prior: Tensor) -> Sequence[Tensor]:
+        return prior.split([part.size for part in self.parts], -1) if self.prior.has_twin else ()
+
+    def _rows(self, network: nn.Module, obs: Tensor) -> Tensor:
+        """The network's outputs, computed on a number of rows that treats all lanes alike."""
+        rows = obs.shape[1]
+        short = -rows % self._row_multiple
+        if short:
+            obs = torch.cat([obs, obs[:, :1].expand(-1, short, *obs.shape[2:])], 1)
+        return network(obs)[:, :rows]
+
+    # Values at an index.
+
+    def values(self, features: Features, index: Index) -> Tensor:
+        """`[lanes, batch, draws, actions]`"""
+        first, *rest = (part.values(f, i) for part, f, i in zip(self.parts, features, index))
+        for more in rest:
+            first = first + more
+        return first
+
+    def std(self, features: Features) -> Tensor:
+        """Standard deviation over indices, `[lanes, batch, actions]`."""
+        first, *rest = (part.variance(f) for part, f in zip(self.parts, features))
+        return sum(rest, first).sqrt()
+
+    def draw(self, generators: Generators, *shape: int) -> Index:
+        """Indices `[lanes, *shape, size]` for each part."""
+        return tuple(part.draw(generators, *shape).to(self.device) for part in self.parts)
+
+    def draw_for_learning(self, generators: Generators, mask: Sequence[Tensor], draws: int) -> Index:
+        """Indices to learn at, `[lanes, batch, draws, size]` for each part."""
+        pairs = zip(self.parts, mask)
+        return tuple(part.draw_for_learning(generators, m, draws).to(self.device) for part, m in pairs)
+
+    def mean_index(self) -> Index:
+        """The expected index, `[1, 1, 1, size]` for each part."""
+        return tuple(part.mean_index().to(self.device)[None, None, None] for part in self.parts)
+
+    def describe_index(self, index: Index) -> list[str]:
+        """The index `[lanes, 1, 1, size]` of each lane in words."""
+        words = [[p.describe_index(i) for i in t[:, 0, 0].cpu().numpy()] for p, t in zip(self.parts, index)]
+        return [" ".join(filter(None, lane)) for lane in zip(*words)]
+
+    def check_scales(self, features: Features) -> None:
+        """A negative standard deviation would silently turn into exploration of the opposite sign."""
+        for part, tensor in zip(self.parts, features):
+            if isinstance(part, ScaleModule) and bool((tensor < 0).any()):
+                raise RunFailed(f"{type(part).__name__} gave a negative uncertainty; it must never be below 0")
+
+
+def _at(features: Tensor, action: Tensor) -> Tensor:
+    """Features at one action each: `[lanes, batch, actions, size]` -> `[lanes, batch, 1, size]`."""
+    return features.gather(2, action[:, :, None, None].expand(-1, -1, 1, features.shape[-1]))
+
+
+def _build_parts(
+    spec: Spec,
+    seeds: Sequence[int],
+    value: type[ValueNetwork],
+    uncertainty: Sequence[type[UncertaintyModule]],
+    purpose: str,
+    init: str | None = None,
+) -> list[UncertaintyModule]:
+    """The parts, networks built lane by lane from the streams of their purpose."""
+    modules = []
+    for position, factory in enumerate(uncertainty):
+        with lane_nn.lanes([stream(seed, purpose, "uncertainty", position) for seed in seeds], init):
+            modules.append(factory(spec))  # type: ignore[call-arg]
+    members = [module for module in modules if isinstance(module, Members)]
+    if len(members) > 1:
+        names = " and ".join(type(module).__name__ for module in members)
+        raise ValueError(f"uncertainty has {names}: each replicates the value network, so only one of them can")
+    holder = members[0] if members else Members(1)
+    with lane_nn.lanes([stream(s, purpose, "value", k) for s in seeds for k in range(holder.size)], init):
+        holder.network = value(spec)  # type: ignore[call-arg]
+    return [holder, *(module for module in modules if module is not holder)]
+
+
+@torch.no_grad()
+def _check_outputs(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[int]) -> None:
+    """A component whose output has the wrong shape is refused before anything is trained on it."""
+    lanes, batch = len(seeds), 32
+    generators = [stream(seed, "check") for seed in seeds]
+    obs = _made_up_observations(spec, generators, batch)
+    for part in parts:
+        if isinstance(part, Members):
+            network, name = part.network, type(part.network).__name__
+            expected: tuple[int, ...] = (lanes * part.size, batch, spec.num_actions)
+            found, meaning = _output(network, name, obs.repeat_interleave(part.size, 0)), "[lanes, batch, actions]"
+        else:
+            name, expected = type(part).__name__, (lanes, batch, spec.num_actions, part.size)
+            found = _output(part, name, obs)
+            meaning = "[lanes, batch, actions, heads]" if isinstance(part, ScaleModule) else "[lanes, batch, actions, size]"
+        if tuple(found.shape) != expected:
+            raise ValueError(f"{name} gives values of shape {list(found.shape)}, expected {meaning} = {list(expected)}")
+        if isinstance(part, ScaleModule) and bool((found < 0).any()):
+            raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
+
+
+def _output(network: nn.Module, name: str, obs: Tensor) -> Tensor:
+    try:
+        output = network(obs)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{name} fails on observations of shape {list(obs.shape)}: {reason}") from error
+    if not isinstance(output, Tensor):
+        raise ValueError(f"{name} must return a tensor, got {type(output).__name__}")
+    return output
+
+
+def _made_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
+    if isinstance(spec.observation, dm_env.specs.DiscreteArray):
+        high = int(spec.observation.num_values)
+        return torch.stack([torch.from_numpy(g.integers(high, size=batch)) for g in generators])
+    return normal(generators, batch, *spec.observation.shape)

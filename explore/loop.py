@@ -1,0 +1,70 @@
+"""The paper's live_IS, for all seeds in lockstep; a lane whose episode has ended waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+
+from explore.interfaces import Agent, Judge
+
+
+def train(
+    agent: Agent,
+    environments: Sequence[dm_env.Environment],
+    judges: Sequence[Judge],
+    seeds: Sequence[int],
+    episodes: int,
+    record: Callable[[list[dict[str, Any]]], None],
+    evaluate: Callable[[int], Sequence[float] | None],
+    stop_when_solved: bool = False,
+) -> None:
+    """Episodes of all lanes, their rows given to `record` as they end."""
+    steps = np.zeros(len(seeds), int)
+    for episode in range(1, episodes + 1):
+        progress = (episode - 1) / episodes
+        returns, lengths = play(
+            environments, agent.act, lambda obs: agent.begin_episode(obs, progress), agent.observe
+        )
+        steps += lengths
+        rows = [
+            {"seed": seed, "episode": episode, "return": returns[lane], "length": int(lengths[lane])}
+            | {"steps": int(steps[lane])}
+            | {name: column[lane] for name, column in agent.metrics().items()}
+            | judges[lane].episode(returns[lane])
+            for lane, seed in enumerate(seeds)
+        ]
+        for row, evaluation in zip(rows, evaluate(episode) or ()):
+            row["evaluation"] = evaluation
+        record(rows)
+        if stop_when_solved and all(judge.solved_at is not None for judge in judges):
+            return
+
+
+def play(
+    environments: Sequence[dm_env.Environment],
+    act: Callable[[np.ndarray, Sequence[bool]], Sequence[int]],
+    begin: Callable[[np.ndarray], None],
+    observe: Callable[[Sequence[int], Sequence[dm_env.TimeStep], Sequence[bool]], None] | None = None,
+) -> tuple[list[float], np.ndarray]:
+    """One episode of every lane: its return and its length."""
+    timesteps = [environment.reset() for environment in environments]
+    observations = np.stack([np.asarray(timestep.observation) for timestep in timesteps])
+    returns = [0.0] * len(environments)
+    lengths = np.zeros(len(environments), int)
+    active = [True] * len(environments)
+    begin(observations)
+    while any(active):
+        actions = act(observations, active)
+        for lane, environment in enumerate(environments):
+            if active[lane]:
+                timestep = timesteps[lane] = environment.step(actions[lane])
+                observations[lane] = timestep.observation
+                returns[lane] += timestep.reward
+        if observe is not None:
+            observe(actions, timesteps, active)
+        lengths += active
+        active = [on and not timestep.last() for on, timestep in zip(active, timesteps)]
+    return returns, lengths

@@ -1,0 +1,222 @@
+"""Layers with a lane axis: the networks of all seeds (and ensemble members) as one batch.
+
+They look like torch's. Weights are `[lanes, inputs, outputs]`, and one `baddbmm` computes a layer
+for all lanes. How many lanes there are, and from which random streams they are initialised, is
+said by the `lanes` context the core builds networks in, so a component never mentions it:
+
+    MLP(spec.observation, (50, 50), spec.num_actions)
+
+`per_lane` lifts an ordinary `torch.nn.Module` instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explore.streams import stream
+
+Lanes = tuple[Sequence[np.random.Generator], str | None]
+
+_current: ContextVar[Lanes | None] = ContextVar("lanes", default=None)
+
+
+@contextmanager
+def lanes(generators: Sequence[np.random.Generator], init: str | None = None) -> Iterator[None]:
+    """Networks built inside have one lane per generator; `init` replaces their own initialiser."""
+    token = _current.set((generators, init))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _lanes() -> Lanes:
+    return _current.get() or ([stream(0, "notebook")], None)  # outside a run: a single lane
+
+
+def _torch_default(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
+    bound = 1 / math.sqrt(fan_in)
+    return rng.uniform(-bound, bound, (fan_in, fan_out)), rng.uniform(-bound, bound, fan_out)
+
+
+def _glorot_uniform(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
+    bound = math.sqrt(6 / (fan_in + fan_out))
+    return rng.uniform(-bound, bound, (fan_in, fan_out)), np.zeros(fan_out)
+
+
+def _glorot_normal(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
+    return rng.normal(0, math.sqrt(2 / (fan_in + fan_out)), (fan_in, fan_out)), np.zeros(fan_out)
+
+
+def _he_normal(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
+    return rng.normal(0, math.sqrt(2 / fan_in), (fan_in, fan_out)), np.zeros(fan_out)
+
+
+def _truncated_normal(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
+    weight = rng.standard_normal((fan_in, fan_out))
+    while (outside := np.abs(weight) > 2).any():
+        weight[outside] = rng.standard_normal(int(outside.sum()))
+    return weight / math.sqrt(fan_in), np.zeros(fan_out)
+
+
+INITIALISERS: dict[str, Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]] = {
+    "torch": _torch_default,
+    "glorot_uniform": _glorot_uniform,
+    "glorot_normal": _glorot_normal,
+    "he_normal": _he_normal,
+    "truncated_normal": _truncated_normal,
+}
+"""Name -> weight `[inputs, outputs]` and bias `[outputs]` of one lane.
+
+`torch` is torch.nn.Linear's own; `truncated_normal` is that of Haiku and Sonnet (bsuite's agents).
+"""
+
+
+def check_init(init: str | None, optional: bool = False) -> None:
+    """Raises `ValueError` unless `init` names an initialiser (or is None where that is allowed)."""
+    if not (init in INITIALISERS or (optional and init is None)):
+        raise ValueError(f"init must be one of {', '.join(INITIALISERS)}, got {init!r}")
+
+
+def num_features(inputs: dm_env.specs.Array | int) -> int:
+    """How many inputs a layer has for an observation spec (or for a number, that number)."""
+    if isinstance(inputs, dm_env.specs.DiscreteArray):
+        return int(inputs.num_values)
+    return math.prod(inputs.shape) if isinstance(inputs, dm_env.specs.Array) else inputs
+
+
+class Linear(nn.Module):
+    """A linear layer per lane. Integer inputs are one-hot vectors: their product is a row look-up."""
+
+    def __init__(self, inputs: dm_env.specs.Array | int, outputs: int, init: str = "torch"):
+        super().__init__()
+        generators, override = _lanes()
+        check_init(override or init)
+        self.inputs, self.outputs = num_features(inputs), outputs
+        drawn = [INITIALISERS[override or init](g, self.inputs, outputs) for g in generators]
+        weights, biases = zip(*drawn)
+        self.weight = nn.Parameter(torch.from_numpy(np.stack(weights).astype(np.float32)))
+        self.bias = nn.Parameter(torch.from_numpy(np.stack(biases).astype(np.float32)).unsqueeze(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[lanes, batch, inputs]`, or integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
+        if not x.is_floating_point():
+            return _look_up(self.weight, x) + self.bias
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+def _look_up(weight: Tensor, x: Tensor) -> Tensor:
+    """Rows of each lane's weights, `[lanes, inputs, outputs]` at `[lanes, batch]`."""
+    lane = torch.arange(len(x), device=x.device).unsqueeze(1)
+    if torch.is_grad_enabled() and weight.is_leaf and not torch.compiler.is_compiling():
+        return _LookUp.apply(weight, lane, x)
+    return weight[lane, x]
+
+
+class _LookUp(torch.autograd.Function):
+    """Adds the gradient of the rows to the weight's own, without a tensor as large as the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, lane: Tensor, x: Tensor) -> Tensor:
+        ctx.weight, ctx.where = weight, (lane, x)
+        return weight[lane, x]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        if ctx.weight.grad is None:
+            ctx.weight.grad = torch.zeros_like(ctx.weight)
+        ctx.weight.grad.index_put_(ctx.where, gradient, accumulate=True)
+        return None, None, None
+
+
+class MLP(nn.Module):
+    """Linear layers with ReLU between them."""
+
+    def __init__(
+        self, inputs: dm_env.specs.Array | int, hidden: Sequence[int], outputs: int, init: str = "torch"
+    ):
+        super().__init__()
+        hidden = tuple(hidden) if isinstance(hidden, list | tuple) else hidden
+        if not isinstance(hidden, tuple) or not all(isinstance(h, int) and h > 0 for h in hidden):
+            raise ValueError(f"hidden must be a list of positive layer widths such as (50, 50), got {hidden!r}")
+        self.layers = nn.ModuleList()
+        for width in (*hidden, outputs):
+            self.layers.append(Linear(inputs, width, init))
+            inputs = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[lanes, batch, ...]` -> `[lanes, batch, outputs]`"""
+        if x.is_floating_point():
+            x = x.flatten(2)
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = torch.relu_(layer(x))
+        return last(x)
+
+
+def per_lane(factory: Callable[[], nn.Module]) -> nn.Module:
+    """An ordinary module for every lane: `factory` is called once a lane, seeded by the lane.
+
+        self.net = per_lane(lambda: torch.nn.Sequential(torch.nn.Linear(8, 50), torch.nn.Tanh()))
+
+    Slower than `Linear` and `MLP`, with no change to the module. It sees one lane's `[batch, ...]`.
+    """
+    return _PerLane(factory)
+
+
+class _PerLane(nn.Module):
+    def __init__(self, factory: Callable[[], nn.Module]):
+        super().__init__()
+        modules = [self._seeded(factory, generator) for generator in _lanes()[0]]
+        parameters, buffers = torch.func.stack_module_state(modules)  # type: ignore[arg-type]
+        if buffers:
+            raise ValueError(f"per_lane modules must not have buffers, got {', '.join(buffers)}")
+        self.names = list(parameters)
+        self.stacked = nn.ParameterList(nn.Parameter(parameters[name].detach()) for name in self.names)
+        self.template = [modules[0].to("meta")]  # in a list, so that its parameters are not ours
+
+    @staticmethod
+    def _seeded(factory: Callable[[], nn.Module], generator: np.random.Generator) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(generator.integers(2**63)))
+            return factory()
+
+    def forward(self, x: Tensor) -> Tensor:
+        def one_lane(parameters: dict[str, Tensor], x: Tensor) -> Any:
+            return torch.func.functional_call(self.template[0], parameters, (x,))
+
+        return torch.func.vmap(one_lane, randomness="error")(dict(zip(self.names, self.stacked)), x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), whose bits do not depend on where in the tensor a number stands."""
+    short = -x.numel() % VECTOR
+    if not short:
+        return nn.functional.softplus(x)
+    return nn.functional.softplus(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
+
+
+VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest may be rounded differently
+
+
+def safe_rows(module: nn.Module) -> int:
+    """Batches of a multiple of this many rows are computed alike in every lane, to the bit.
+
+    Matrix products are irregular for 1 and 3 rows a lane, and exp, tanh and the like for the last
+    numbers of a tensor that is no multiple of 32 floats. A module whose class says `exact = True`
+    uses only `explore.nn`, sums, products and ReLU, and avoids the second.
+    """
+    if getattr(module, "exact", False):
+        return 2
+    widths = [layer.outputs for layer in module.modules() if isinstance(layer, Linear)]
+    lifted = any(isinstance(layer, _PerLane) for layer in module.modules())
+    return VECTOR if lifted else max(2, VECTOR // math.gcd(VECTOR, *widths))

@@ -1,0 +1,173 @@
+"""Replay: what each lane has seen, growing up to a capacity and then forgetting the oldest.
+
+An observation is stored once: the next observation of a slot is the one in the slot after it. The
+last observation of an episode takes a slot of its own only if values are bootstrapped from it,
+that is, if the episode was cut rather than terminal. One-hot observations are stored as integers.
+
+What never changes about an observation or a transition is worked out once and kept with it: its
+bootstrap mask, its noise, and the outputs of the frozen prior networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Batch:
+    """Transitions of every lane, `[lanes, batch, ...]`."""
+
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_obs: Tensor
+    mask: Tensor
+    noise: Tensor
+    prior: Tensor  # of the observations, [lanes, batch, *prior]
+    next_prior: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+
+
+class Replay:
+    """A ring of slots per lane.
+
+    With each transition it keeps `masks` bootstrap bits, each set with `mask_probability`, and
+    `noise` normal numbers; with each observation an array of the shape `prior`.
+    """
+
+    def __init__(
+        self,
+        observation: dm_env.specs.Array,
+        lanes: int,
+        capacity: int,
+        masks: int = 0,
+        mask_probability: float = 0.5,
+        noise: int = 0,
+        prior: tuple[int, ...] = (0,),
+    ):
+        discrete = isinstance(observation, dm_env.specs.DiscreteArray)
+        self.capacity = capacity + 1  # slots; one holds the latest observation, not yet acted on
+        self.mask_probability = mask_probability
+        self.cursor = [0] * lanes
+        self.full = [False] * lanes  # the ring has closed: all slots are in use
+        self.incomplete = [0] * lanes  # how many slots before the cursor wait to be completed
+        slots = min(self.capacity, 1024)
+        shape = (lanes, slots)
+        self.obs = np.zeros((*shape, *observation.shape), np.int32 if discrete else np.float32)
+        self.action = np.zeros(shape, np.int32)
+        self.reward = np.zeros(shape, np.float32)
+        self.discount = np.zeros(shape, np.float32)
+        self.final = np.zeros(shape, bool)  # a cut episode's last observation: no transition starts here
+        self.mask = np.zeros((*shape, masks), np.uint8)
+        self.noise = np.zeros((*shape, noise), np.float32)
+        self.prior = np.zeros((*shape, *prior), np.float32)
+
+    def start(self, lane: int, obs: np.ndarray) -> None:
+        """The first observation of an episode."""
+        self.obs[lane, self.cursor[lane]] = obs
+
+    def append(self, lane: int, action: int, timestep: dm_env.TimeStep) -> None:
+        """A step: the action taken at the latest observation and what it led to."""
+        slot = self.cursor[lane]
+        self.action[lane, slot] = action
+        self.reward[lane, slot] = timestep.reward
+        self.discount[lane, slot] = timestep.discount
+        self.final[lane, slot] = False
+        slot = self._advance(lane)
+        self.obs[lane, slot] = timestep.observation
+        if timestep.last() and timestep.discount > 0:
+            self.final[lane, slot] = True
+            self._advance(lane)
+
+    def size(self, lane: int) -> int:
+        """Slots in use, apart from that of the latest observation."""
+        return self.obs.shape[1] - 1 if self.full[lane] else self.cursor[lane]
+
+    def complete(
+        self,
+        lanes: Sequence[int],
+        generators: Sequence[np.random.Generator],
+        prior: Callable[[Tensor], Tensor] | None,
+    ) -> None:
+        """Draws the masks and noise of new transitions, and evaluates the prior at new observations."""
+        new = {lane: self._new_slots(lane) for lane in lanes}
+        for lane, slots in new.items():
+            count, self.incomplete[lane] = len(slots) - 1, 0  # the last slot has no transition yet
+            if self.mask.shape[2]:
+                drawn = generators[lane].random((count, self.mask.shape[2]), dtype=np.float32)
+                self.mask[lane, slots[:-1]] = drawn < self.mask_probability
+            if self.noise.shape[2]:
+                drawn = generators[lane].standard_normal((count, self.noise.shape[2]), dtype=np.float32)
+                self.noise[lane, slots[:-1]] = drawn
+        if prior is not None:
+            obs = np.zeros((len(self.cursor), max(map(len, new.values())), *self.obs.shape[2:]), self.obs.dtype)
+            for lane, slots in new.items():
+                obs[lane, : len(slots)] = self.obs[lane, slots]
+            outputs = prior(_tensor(obs)).numpy(force=True)
+            for lane, slots in new.items():
+                self.prior[lane, slots] = outputs[lane, : len(slots)]
+
+    def sample(self, lanes: Sequence[int], count: int, generators: Sequence[np.random.Generator]) -> Batch:
+        """`count` transitions of each of these lanes, uniformly with replacement; of the others, anything."""
+        slots = np.zeros((len(self.cursor), count), np.int64)
+        for lane in lanes:
+            slots[lane] = self._choose(lane, count, generators[lane])
+        rows = np.arange(len(self.cursor))[:, None]
+        following = (slots + 1) % self.obs.shape[1]
+        return Batch(
+            obs=_tensor(self.obs[rows, slots]),
+            action=_tensor(self.action[rows, slots]),
+            reward=_tensor(self.reward[rows, slots]),
+            discount=_tensor(self.discount[rows, slots]),
+            next_obs=_tensor(self.obs[rows, following]),
+            mask=_tensor(self.mask[rows, slots].astype(np.float32)),
+            noise=_tensor(self.noise[rows, slots]),
+            prior=_tensor(self.prior[rows, slots]),
+            next_prior=_tensor(self.prior[rows, following]),
+        )
+
+    def _choose(self, lane: int, count: int, generator: np.random.Generator) -> np.ndarray:
+        size, oldest = self.size(lane), self.cursor[lane] + 1 if self.full[lane] else 0
+        slots = (oldest + generator.integers(size, size=count)) % self.obs.shape[1]
+        while (refused := self.final[lane, slots]).any():
+            slots[refused] = (oldest + generator.integers(size, size=int(refused.sum()))) % self.obs.shape[1]
+        return slots
+
+    def _new_slots(self, lane: int) -> np.ndarray:
+        """The slots to be completed, and that of the latest observation."""
+        count = min(self.incomplete[lane], self.size(lane))
+        return (self.cursor[lane] - count + np.arange(count + 1)) % self.obs.shape[1]
+
+    def _advance(self, lane: int) -> int:
+        self.incomplete[lane] += 1
+        slot = self.cursor[lane] + 1
+        if slot == self.obs.shape[1]:
+            if slot < self.capacity:
+                self._grow()
+            else:
+                slot, self.full[lane] = 0, True
+        self.cursor[lane] = slot
+        return slot
+
+    def _grow(self) -> None:
+        slots = self.obs.shape[1]
+        more = min(self.capacity, 2 * slots) - slots
+        for name in ("obs", "action", "reward", "discount", "final", "mask", "noise", "prior"):
+            old = getattr(self, name)
+            new = np.zeros((len(old), slots + more, *old.shape[2:]), old.dtype)
+            new[:, :slots] = old
+            setattr(self, name, new)
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """As torch wants it: integers are indices, int64."""
+    return torch.from_numpy(array.astype(np.int64) if array.dtype == np.int32 else array)

@@ -1,0 +1,77 @@
+"""The trained, frozen and target copies of a network, in one buffer.
+
+All parameters of a lane lie in one row, `[copies, lanes, row]`, each starting at a multiple of 16
+floats; the parameters that the layers see are views. So the optimiser is one call, the copy to the
+target network one `copy_`, and the trained network and its prior run as one, with twice the lanes.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+# Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
+warnings.filterwarnings("ignore", message="grad and param do not obey the gradient layout contract")
+
+ALIGNMENT = 16  # floats; fused Adam rounds the rest of a row differently
+
+
+class Stack:
+    """Copies of one network: trained, its frozen prior (if any) and target, in this order.
+
+    `lanes` are the seeds; a network with more (the members of an ensemble) has several rows each.
+    """
+
+    def __init__(self, trained: nn.Module, prior: nn.Module | None, lanes: int, device: torch.device):
+        if buffers := [name for name, _ in trained.named_buffers()]:
+            raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
+        self.lanes = lanes
+        self.layout: dict[str, tuple[int, torch.Size]] = {}  # parameter -> where in a row, shape in a lane
+        width = 0
+        for name, parameter in trained.named_parameters():
+            self.layout[name] = (width, parameter.shape[1:])
+            width += -(-parameter[0].numel() // ALIGNMENT) * ALIGNMENT
+        rows = len(next(trained.parameters()))
+        copies = [trained, prior, trained] if prior is not None else [trained, trained]
+        self.buffer = torch.zeros(len(copies), rows, width, device=device)
+        for block, module in zip(self.buffer, copies):
+            for name, parameter in module.named_parameters():
+                self._view(block, name).copy_(parameter.detach())
+        self.gradient = torch.zeros_like(self.buffer[0])
+        self.trained = self._bound(trained, self.buffer[:1], self.gradient)
+        self.with_prior = self._bound(trained, self.buffer[:-1])
+        self.prior = self._bound(trained, self.buffer[1:-1])
+        self.target = self._bound(trained, self.buffer[-1:])
+
+    def lane_rows(self, tensor: Tensor) -> list[Tensor]:
+        """A tensor shaped like the gradient as one vector per lane."""
+        return list(tensor.view(self.lanes, -1))
+
+    def copy_to_target(self, lanes: Sequence[int]) -> None:
+        """The target network of these lanes becomes the trained one."""
+        if len(lanes) == self.lanes:
+            self.buffer[-1].copy_(self.buffer[0])
+            return
+        target, trained = (block.view(self.lanes, -1) for block in (self.buffer[-1], self.buffer[0]))
+        for lane in lanes:
+            target[lane] = trained[lane]
+
+    def _view(self, rows: Tensor, name: str) -> Tensor:
+        start, shape = self.layout[name]
+        return rows[:, start : start + shape.numel()].unflatten(1, shape)
+
+    def _bound(self, module: nn.Module, blocks: Tensor, gradient: Tensor | None = None) -> nn.Module:
+        """The module with its parameters replaced by views of these copies."""
+        module = copy.deepcopy(module)
+        for name, original in list(module.named_parameters()):
+            parameter = nn.Parameter(self._view(blocks.flatten(0, 1), name), requires_grad=False)
+            if gradient is not None and original.requires_grad:
+                parameter.requires_grad_()
+                parameter.grad = self._view(gradient, name)
+            owner, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(owner), leaf, parameter)
+        return module

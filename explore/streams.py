@@ -1,0 +1,72 @@
+"""Every random number of a run, drawn from the seed of its lane and the name of its use.
+
+A lane's streams depend on nothing but its seed, so a seed gives the same episodes whichever
+seeds run beside it, and a new use of randomness does not disturb the others.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Generators = Sequence[np.random.Generator | None]
+"""One generator per lane; None for a lane that waits, whose draws are zeros."""
+
+
+def stream(seed: int, *names: str | int) -> np.random.Generator:
+    """The random stream of one lane for one use, e.g. `stream(3, "init", "value", 7)`."""
+    words = [zlib.crc32(str(name).encode()) for name in names]
+    return np.random.default_rng(np.random.SeedSequence([seed, *words]))
+
+
+def integer_seed(seed: int, *names: str | int) -> int:
+    """A 31-bit seed for what wants an integer rather than a generator (bsuite's environments)."""
+    return int(stream(seed, *names).integers(2**31))
+
+
+class Streams:
+    """The generators of all lanes: `streams["index"][lane]`."""
+
+    def __init__(self, seeds: Iterable[int]):
+        self.seeds = tuple(seeds)
+        self._generators: dict[str, list[np.random.Generator]] = {}
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def __getitem__(self, name: str) -> list[np.random.Generator]:
+        if name not in self._generators:
+            self._generators[name] = [stream(seed, name) for seed in self.seeds]
+        return self._generators[name]
+
+
+def uniform(generators: Generators, *shape: int) -> Tensor:
+    """Uniform numbers in [0, 1), float32 `[lanes, *shape]`."""
+    return _stacked(generators, lambda g: g.random(shape, dtype=np.float32), shape, np.float32)
+
+
+def normal(generators: Generators, *shape: int) -> Tensor:
+    """Standard normal numbers, float32 `[lanes, *shape]`."""
+    return _stacked(generators, lambda g: g.standard_normal(shape, dtype=np.float32), shape, np.float32)
+
+
+def integers(generators: Generators, high: int, *shape: int) -> Tensor:
+    """Integers in [0, high), int64 `[lanes, *shape]`."""
+    return _stacked(generators, lambda g: g.integers(high, size=shape), shape, np.int64)
+
+
+def _stacked(
+    generators: Generators,
+    draw: Callable[[np.random.Generator], np.ndarray],
+    shape: tuple[int, ...],
+    dtype: type,
+) -> Tensor:
+    lanes = np.zeros((len(generators), *shape), dtype)
+    for lane, generator in enumerate(generators):
+        if generator is not None:
+            lanes[lane] = draw(generator)
+    return torch.from_numpy(lanes)

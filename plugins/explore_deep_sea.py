@@ -1,0 +1,146 @@
+"""Deep-sea, bsuite's test of deep exploration (Osband et al., https://arxiv.org/abs/1703.07608)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from explore import hookimpl
+from explore.interfaces import Judge
+from explore.streams import integer_seed
+
+
+class DeepSeaJudge(Judge):
+    """Judges Deep-sea as bsuite and the paper do.
+
+    A bad episode is one that left the diagonal by a move to the left. Solved, as in bsuite's
+    analysis: bad episodes are fewer than 0.9 of all so far; where transitions are random and luck
+    may look like skill, fewer than 0.8, from episode 100 on. (bsuite looks only at the episodes it
+    logs, this at every one.)
+
+    Learned, the paper's "cumulative reward grows linearly at the end of training": the last 100
+    episodes reach the treasure at least half as often as the best policy would.
+    """
+
+    columns = ("treasure", "bad")
+    environment: DeepSea
+
+    def __init__(self, environment: DeepSea):
+        super().__init__(environment)
+        self.bad_share, self.first_judged = (0.9, 1) if environment.deterministic else (0.8, 100)
+        self.treasures: list[bool] = []
+        self.bad_episodes = 0
+
+    def episode(self, episode_return: float) -> dict[str, float]:
+        super().episode(episode_return)
+        treasure, bad = self.environment.treasure, self.environment.bad
+        self.treasures.append(treasure)
+        self.bad_episodes += bad
+        episode = len(self.treasures)
+        solved = episode >= self.first_judged and self.bad_episodes / episode < self.bad_share
+        if solved and self.solved_at is None:
+            self.solved_at = episode
+        return {"treasure": int(treasure), "bad": int(bad)}
+
+    def summary(self) -> dict[str, Any]:
+        recent = self.treasures[-100:]
+        wanted = 0.5 * self.environment.treasure_chance * len(recent)
+        return super().summary() | {
+            "first_treasure": self.treasures.index(True) + 1 if any(self.treasures) else None,
+            "treasures": sum(self.treasures),
+            "learned": bool(recent) and sum(recent) >= wanted,
+        }
+
+
+class DeepSea(dm_env.Environment):
+    """bsuite's Deep-sea, step for step, with the cell's number as the observation.
+
+    A diver sinks one row per step through a square grid, from the top left corner, moving left or
+    right; which action means which differs from cell to cell. Moving right costs a little, and
+    only moving right all the way down leads to the treasure of 1.
+
+    The observation is row * size + column; bsuite's is the same cell as a one-hot grid. It stays
+    in the last row when the episode ends.
+
+    Args:
+        size: rows and columns of the grid, N; also the length of an episode.
+        deterministic: False lets a move to the right fail with probability 1/N and adds N(0, 1)
+            noise to the rewards of the two bottom corners.
+        mapping_seed: which action means right in which cell; None derives it from the run's seed.
+        unscaled_move_cost: N times the cost of a move to the right.
+    """
+
+    judge = DeepSeaJudge
+
+    def __init__(
+        self,
+        seed: int,
+        size: int = 10,
+        deterministic: bool = True,
+        mapping_seed: int | None = None,
+        unscaled_move_cost: float = 0.01,
+    ):
+        if not isinstance(size, int) or size < 2:
+            raise ValueError(f"size must be a whole number of at least 2, got {size!r}")
+        if deterministic not in (True, False):
+            raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
+        if mapping_seed is None:
+            mapping_seed = integer_seed(seed, "mapping")
+        elif not isinstance(mapping_seed, int) or not 0 <= mapping_seed < 2**32:
+            raise ValueError(f"mapping_seed must be None or from 0 to 2**32 - 1, got {mapping_seed!r}")
+        if not isinstance(unscaled_move_cost, int | float) or not np.isfinite(unscaled_move_cost):
+            raise ValueError(f"unscaled_move_cost must be a number, got {unscaled_move_cost!r}")
+        self.size = size
+        self.deterministic = deterministic
+        self.treasure_chance = 1.0 if deterministic else (1 - 1 / size) ** (size - 1)  # of the best policy
+        self.treasure = False  # whether this episode reached it
+        self.bad = False  # whether this episode went left from the diagonal
+        self._move_cost = unscaled_move_cost / size
+        self._right = np.random.RandomState(mapping_seed).binomial(1, 0.5, [size, size]).tolist()
+        self._rng = np.random.RandomState(integer_seed(seed, "transitions"))
+        self._row, self._column = size, 0  # as after an episode: the first step is a reset
+
+    def reset(self) -> dm_env.TimeStep:
+        self._row = self._column = 0
+        self.treasure = self.bad = False
+        return dm_env.restart(self._observation())
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        if self._row == self.size:
+            return self.reset()
+        last = self.size - 1
+        right = action == self._right[self._row][self._column]
+        reward = 0.0
+        if right and self._column == last:
+            self.treasure = True
+            reward += 1.0
+        if not self.deterministic and self._row == last and self._column in (0, last):
+            reward += self._rng.standard_normal()
+        if right:
+            if self.deterministic or self._rng.random_sample() > 1 / self.size:
+                self._column = min(self._column + 1, last)
+            reward -= self._move_cost
+        else:
+            self.bad |= self._row == self._column
+            self._column = max(self._column - 1, 0)
+        self._row += 1
+        if self._row == self.size:
+            return dm_env.termination(reward, self._observation())
+        return dm_env.transition(reward, self._observation())
+
+    def _observation(self) -> np.int32:
+        return np.int32(min(self._row, self.size - 1) * self.size + self._column)
+
+    def observation_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(self.size**2, name="cell")
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(2, name="action")
+
+
+@hookimpl
+def explore_environments() -> list[type]:
+    return [DeepSea]

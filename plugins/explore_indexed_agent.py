@@ -1,0 +1,233 @@
+"""The agent composed from slots: an indexed value function, acted on and learned as in live_IS."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor
+
+from explore import hookimpl
+from explore.errors import RunFailed
+from explore.indexed import IndexedValue
+from explore.interfaces import (
+    Agent,
+    Beliefs,
+    Index,
+    Objective,
+    Prior,
+    Selection,
+    Spec,
+    UncertaintyModule,
+    ValueNetwork,
+)
+from explore.learner import Learner
+from explore.replay import Replay
+from explore.streams import Generators, Streams
+from explore_selections import MeanArgmax
+
+
+class Indexed(Agent):
+    """Acts on an indexed value function and learns it from replay (paper, Algorithm 2 and supplement A).
+
+    For each episode it draws an index, learns from the replay buffer, and acts to the end of the
+    episode with the index held.
+
+    Args:
+      value: the value network, @value.MLP.
+      uncertainty: what makes values depend on an index, or a list of such modules, which add up.
+      prior: how networks are joined with frozen random twins.
+      objective: how targets are formed and matched.
+      acting: selection of the actions taken.
+      target: selection of the next action in learning targets.
+      evaluation: selection in evaluation episodes; None: @selection.MeanArgmax.
+      discount: γ.
+      learning_rate: of Adam, for all networks.
+      batch_size: transitions in a minibatch.
+      batches_per_episode: minibatches learned from before each episode.
+      learn_every: learn from one minibatch every so many steps instead; None: before each episode.
+      target_period: the target networks are copied after every so many learning phases, that is
+        episodes, or minibatches with learn_every.
+      replay_capacity: transitions kept for each seed.
+      min_replay: steps stored before learning starts.
+      mask_probability: probability of each bit of a transition's bootstrap mask.
+      compile: compile the loss and its gradient with torch.compile.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        streams: Streams,
+        device: torch.device,
+        value: type[ValueNetwork],
+        uncertainty: type[UncertaintyModule] | Sequence[type[UncertaintyModule]],
+        prior: type[Prior],
+        objective: type[Objective],
+        acting: type[Selection],
+        target: type[Selection],
+        evaluation: type[Selection] | None = None,
+        discount: float = 0.99,
+        learning_rate: float = 1e-3,
+        batch_size: int = 64,
+        batches_per_episode: int = 10,
+        learn_every: int | None = None,
+        target_period: int = 10,
+        replay_capacity: int = 1_000_000,
+        min_replay: int = 64,
+        mask_probability: float = 0.5,
+        compile: bool = False,
+    ):
+        _check(0 <= discount <= 1, "discount", "between 0 and 1", discount)
+        _check(learning_rate > 0, "learning_rate", "above 0", learning_rate)
+        _check(0 <= mask_probability <= 1, "mask_probability", "between 0 and 1", mask_probability)
+        whole = {
+            "batch_size": batch_size, "batches_per_episode": batches_per_episode, "target_period": target_period,
+            "replay_capacity": replay_capacity, "min_replay": min_replay,
+            "learn_every": 1 if learn_every is None else learn_every,
+        }  # fmt: skip
+        for name, number in whole.items():
+            _check(isinstance(number, int) and number >= 1, name, "a whole number of at least 1", number)
+        _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
+
+        modules = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
+        _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
+        self.streams, lanes = streams, len(streams)
+        self.function = IndexedValue(spec, streams.seeds, value, modules, prior(), device)
+        self.objective = objective()
+        self.objective.check(self.function)
+        self.acting, self.evaluation = acting(), (evaluation or MeanArgmax)()
+        self.learner = Learner(self.function, self.objective, target(), discount, learning_rate, compile)
+        parts = self.function.parts
+        self.replay = Replay(
+            spec.observation,
+            lanes,
+            replay_capacity,
+            masks=sum(part.mask_size for part in parts),
+            mask_probability=mask_probability,
+            noise=sum(part.size for part in parts) if self.objective.uses_noise else 0,
+            prior=self.function.prior_shape,
+        )
+        self.batch_size, self.batches_per_episode = batch_size, batches_per_episode
+        self.learn_every, self.target_period, self.min_replay = learn_every, target_period, min_replay
+        self.columns = ("index", *self.objective.losses, "uncertainty")
+        self.steps = [0] * lanes
+        self.phases = [0] * lanes
+        self.progress = 0.0
+        self.index: Index = ()
+        self.evaluation_index: Index = ()
+        self.latest: dict[str, list[float | None]] = {}
+
+    def begin_episode(self, observations: np.ndarray, progress: float) -> None:
+        self.progress = progress
+        self.index = self.function.draw(self.streams["index"], 1, 1)
+        self.latest = {name: [None] * len(self.steps) for name in self.columns[1:]}
+        if self.learn_every is None:
+            self._learn(range(len(self.steps)), self.batches_per_episode)
+        for lane, observation in enumerate(observations):
+            self.replay.start(lane, observation)
+
+    def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+        return self._select(self.acting, observations, self.index, active, "acting")
+
+    def observe(
+        self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]
+    ) -> None:
+        append, steps = self.replay.append, self.steps
+        for lane, on in enumerate(active):
+            if on:
+                append(lane, actions[lane], timesteps[lane])
+                steps[lane] += 1
+        if self.learn_every is not None:
+            self._learn([lane for lane, on in enumerate(active) if on and steps[lane] % self.learn_every == 0], 1)
+
+    def begin_evaluation(self) -> None:
+        self.evaluation_index = self.function.draw(self.streams["evaluation index"], 1, 1)
+
+    def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+        return self._select(self.evaluation, observations, self.evaluation_index, active, "evaluation")
+
+    def metrics(self) -> dict[str, Sequence[Any]]:
+        return {"index": self.function.describe_index(self.index), **self.latest}
+
+    # Asked by people, of all seeds, about observations `[batch, ...]`.
+
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """Expected values, `[seeds, batch, actions]`."""
+        return self._beliefs(observations).mean().squeeze(2).numpy(force=True)
+
+    def uncertainty(self, observations: np.ndarray) -> np.ndarray:
+        """Standard deviations of the values over indices, `[seeds, batch, actions]`."""
+        return self._beliefs(observations).std().squeeze(2).numpy(force=True)
+
+    def actions(self, observations: np.ndarray) -> np.ndarray:
+        """Actions of the evaluation selection, `[seeds, batch]`."""
+        return self.evaluation.select(self._beliefs(observations)).squeeze(-1).numpy(force=True)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return {f"part {k}": stack.buffer.numpy(force=True) for k, stack in enumerate(self.function.stacks)}
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
+        for k, stack in enumerate(self.function.stacks):
+            stack.buffer.copy_(torch.from_numpy(state[f"part {k}"]))
+
+    def _learn(self, lanes: Sequence[int], batches: int) -> None:
+        """A learning phase of these lanes, as far as they have seen enough."""
+        lanes = [lane for lane in lanes if self.replay.size(lane) >= self.min_replay]
+        if not lanes:
+            return
+        streams = self.streams
+        self.replay.complete(lanes, streams["mask"], self._prior if self.function.prior.has_twin else None)
+        batch = self.replay.sample(lanes, batches * self.batch_size, streams["replay"])
+        only = [lane in lanes for lane in range(len(self.steps))]
+        means = self.learner.learn(
+            batch, self.batch_size, lanes, self.progress,
+            selecting=_awake(streams["target"], only), drawing=_awake(streams["learning index"], only),
+        )  # fmt: skip
+        for name, tensor in means.items():
+            numbers = tensor.tolist()
+            for lane in lanes:
+                if not np.isfinite(numbers[lane]):
+                    raise RunFailed(f"{name} of seed {streams.seeds[lane]} is {numbers[lane]}")
+                self.latest[name][lane] = numbers[lane]
+        for lane in lanes:
+            self.phases[lane] += 1
+        copied = [lane for lane in lanes if self.phases[lane] % self.target_period == 0]
+        for stack in self.function.stacks if copied else ():
+            stack.copy_to_target(copied)
+
+    def _select(
+        self, selection: Selection, observations: np.ndarray, index: Index, active: Sequence[bool], stream: str
+    ) -> Sequence[int]:
+        obs = self._tensor(observations).unsqueeze(1)
+        features = self.function.acting_features(obs)
+        beliefs = Beliefs(self.function, features, index, _awake(self.streams[stream], active), self.progress)
+        return selection.select(beliefs).flatten().tolist()
+
+    def _beliefs(self, observations: np.ndarray) -> Beliefs:
+        obs = self._tensor(np.asarray(observations))
+        everywhere = obs.expand(len(self.steps), *obs.shape)
+        generators = self.streams["questions"]
+        index = self.function.draw(generators, 1, 1)
+        return Beliefs(self.function, self.function.acting_features(everywhere), index, generators, self.progress)
+
+    def _prior(self, obs: Tensor) -> Tensor:
+        return self.function.prior_features(obs.to(self.function.device))
+
+    def _tensor(self, observations: np.ndarray) -> Tensor:
+        kind = np.int64 if np.issubdtype(observations.dtype, np.integer) else np.float32
+        return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
+
+
+def _awake(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:
+    return [generator if on else None for generator, on in zip(generators, active)]
+
+
+def _check(ok: bool, name: str, expected: str, value: Any) -> None:
+    if not ok:
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+
+
+@hookimpl
+def explore_agents() -> list[type]:
+    return [Indexed]

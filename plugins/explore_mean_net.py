@@ -1,0 +1,32 @@
+"""The mean network of PINs, and the member of an ensemble: a multi-layer perceptron."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from explore import hookimpl
+from explore.interfaces import Spec, ValueNetwork
+from explore.nn import MLP as Perceptron
+
+
+class MLP(ValueNetwork):
+    """A multi-layer perceptron with ReLU units, ν(s, a).
+
+    Args:
+      hidden: widths of the hidden layers.
+      init: initialiser: torch, glorot_uniform, glorot_normal, he_normal or truncated_normal.
+    """
+
+    exact = True
+
+    def __init__(self, spec: Spec, hidden: Sequence[int] = (50, 50, 50), init: str = "torch"):
+        super().__init__()
+        self.net = Perceptron(spec.observation, hidden, spec.num_actions, init)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.net(obs)
+
+
+@hookimpl
+def explore_value_networks() -> list[type]:
+    return [MLP]
