@@ -65,9 +65,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="explore", description="Exploration methods in RL, composed from plugins by gin files."
-    )
+    parser = _Parser(prog="explore", description="Exploration methods in RL, composed from plugins by gin files.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, function: Any, summary: str) -> argparse.ArgumentParser:
@@ -96,9 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
     run.add_argument("--out", metavar="DIR", help="the folder for the run; it must not exist")
     run.add_argument("--quiet", action="store_true", help="show no progress")
-    run.add_argument(
-        "--allow-imports", action="store_true", help="let import statements in gin files run code"
-    )
+    run.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
     command("plugins", _plugins, "what is installed, from where, and what failed to load")
     components = command("components", _components, "every component with its parameters and defaults")
     components.add_argument("slot", metavar="SLOT", nargs="?", help="only those of this slot")
@@ -140,9 +136,9 @@ def _plugins(arguments: argparse.Namespace) -> None:
 
 
 def _components(arguments: argparse.Namespace) -> None:
-    from explore.config import parameters
     from explore.discovery import discover, nearest
     from explore.interfaces import SLOTS
+    from explore.parameters import parameters
 
     if arguments.slot is not None and arguments.slot not in SLOTS:
         raise UserError(f"unknown slot {arguments.slot!r}{nearest(arguments.slot, SLOTS)}")
@@ -151,9 +147,7 @@ def _components(arguments: argparse.Namespace) -> None:
     for slot in [arguments.slot] if arguments.slot else SLOTS:
         for component in registry.components.values():
             if component.slot == slot:
-                rows = [(name, _default(known)) for name, known in parameters(component.cls).items()] or [
-                    ("", "")
-                ]
+                rows = [(name, _default(known)) for name, known in parameters(component.cls).items()] or [("", "")]
                 for number, row in enumerate(rows):
                     table.add_row("" if number else component.selector, *row, end_section=row is rows[-1])
     _console().print(table)
@@ -162,8 +156,9 @@ def _components(arguments: argparse.Namespace) -> None:
 def _describe(arguments: argparse.Namespace) -> None:
     import inspect
 
-    from explore.config import ROOT, parameters
+    from explore.config import ROOT
     from explore.discovery import discover, nearest
+    from explore.parameters import parameters
 
     components = discover(arguments.plugins).components
     if arguments.name == ROOT:
@@ -178,9 +173,7 @@ def _describe(arguments: argparse.Namespace) -> None:
         raise UserError(f"unknown component {arguments.name!r}{nearest(arguments.name, [ROOT, *components])}")
     console = _console()
     console.print(f"{arguments.name} ({origin})\n")
-    console.print(
-        re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE).strip()
-    )
+    console.print(re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE).strip())
     known = parameters(cls).values()
     if known:
         table = _table("parameter", "default", "type", "meaning")

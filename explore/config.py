@@ -13,251 +13,35 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 import re
-import tokenize
-import typing
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gin
 from gin import config_parser
 
-from explore.discovery import Registry, line_in, nearest, shown
+from explore.discovery import Registry, line_in, nearest
 from explore.errors import RunFailed, UserError
-from explore.interfaces import SLOTS, Agent
+from explore.gin_files import (
+    Binding,
+    Macro,
+    Reference,
+    binding,
+    changed,
+    find_file,
+    is_literal,
+    leaves,
+    one_line,
+    read_file,
+    read_text,
+    scoped,
+)
+from explore.interfaces import SLOTS
+from explore.parameters import Parameter, parameters
 
 ROOT = "experiment"
-SUPPLIED = ("spec", "streams", "seed", "device")  # a component gets these from the core, not from gin
-AGENT_SLOTS = {slot: slot for slot in SLOTS} | dict.fromkeys(("acting", "target", "evaluation"), "selection")
-"""What the parameters of agents and of the experiment take, where they have no annotation."""
-
-
-# Values ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Reference:
-    """`@scope/slot.Name` in a value."""
-
-    scope: str
-    name: str
-    called: bool = False
-
-    def __repr__(self) -> str:
-        return f"@{scoped(self.scope, self.name)}{'()' if self.called else ''}"
-
-
-@dataclass(frozen=True)
-class Macro:
-    """`%name` in a value."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Binding:
-    """`scope/slot.Name.parameter = value`, and the place where it is written ("" for a default)."""
-
-    scope: str
-    name: str
-    parameter: str
-    value: Any
-    where: str = ""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.scope, self.name, self.parameter
-
-    def __str__(self) -> str:
-        return binding(scoped(self.scope, f"{self.name}.{self.parameter}"), self.value)
-
-
-def binding(parameter: str, value: Any) -> str:
-    """The text of a binding, e.g. `binding("experiment.seeds", (0, 1))`."""
-    return f"{parameter} = {literal(value)}"
-
-
-def scoped(scope: str, name: str) -> str:
-    return f"{scope}/{name}" if scope else name
-
-
-def literal(value: Any) -> str:
-    """A value as gin reads it; raises `ValueError` for what gin cannot read."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(literal, value)) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
-    if isinstance(value, float) and math.isinf(value):
-        return "1e999" if value > 0 else "-1e999"  # gin has no word for infinity
-    if not is_literal(value):
-        raise ValueError(f"gin has no literal for {value!r}")
-    return repr(value)
-
-
-def is_literal(value: Any) -> bool:
-    """Whether gin can write a value down."""
-    plain = (type(None), bool, int, float, str, Reference)
-    return all(type(leaf) in plain and repr(leaf) != "nan" for leaf in _leaves(value))
-
-
-def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value with `change` applied to everything that is not a container."""
-    if isinstance(value, dict):
-        return {_changed(key, change): _changed(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_changed(item, change) for item in value)
-    return change(value)
-
-
-def _leaves(value: Any) -> list[Any]:
-    leaves: list[Any] = []
-    _changed(value, leaves.append)
-    return leaves
-
-
-# Parameters --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a component that gin can set."""
-
-    name: str
-    annotation: str
-    default: Any
-    documentation: str
-    classes: tuple[type, ...]  # a component must be a subclass of one of these
-    literals: bool  # whether anything else than components and None may be bound
-
-    @property
-    def required(self) -> bool:
-        return self.default is inspect.Parameter.empty
-
-
-def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters of a component (or of the experiment) by name, without what the core supplies."""
-    function, cls = (target.__init__, target) if isinstance(target, type) else (target, object)  # type: ignore[misc]
-    is_component = issubclass(cls, tuple(base for _, base in SLOTS.values()))
-    skipped = ("self", *SUPPLIED) if is_component else ("self",)
-    slots = {"greedy": "selection"} if is_component and not issubclass(cls, Agent) else AGENT_SLOTS
-    try:
-        hints = typing.get_type_hints(function)
-    except NameError:  # names that are imported for type checkers only
-        hints = {}
-    documentation = _argument_docs(inspect.getdoc(target) or "")
-    found = {}
-    for name, argument in inspect.signature(function).parameters.items():
-        if name in skipped or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
-            continue
-        annotation = "" if argument.annotation is argument.empty else argument.annotation
-        text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-        text = text.replace("collections.abc.", "").replace("explore.interfaces.", "")
-        hint = hints.get(name, type[SLOTS[slots[name]][1]] if name in slots else Any)
-        found[name] = Parameter(name, text, argument.default, documentation.get(name, ""), *_expected(hint))
-    return found
-
-
-def _expected(hint: Any) -> tuple[tuple[type, ...], bool]:
-    """The X of every `type[X]` in a type hint, and whether it admits other values than components."""
-    arguments = typing.get_args(hint)
-    if typing.get_origin(hint) is type and isinstance(arguments[0], type):
-        return (arguments[0],), False
-    if hint in (type(None), ...):
-        return (), False
-    parts = [_expected(argument) for argument in arguments]
-    classes = tuple(dict.fromkeys(cls for part, _ in parts for cls in part))
-    return classes, not classes or any(literals for _, literals in parts)
-
-
-def _argument_docs(docstring: str) -> dict[str, str]:
-    """The block `Args:` of a docstring: name -> text."""
-    block = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", docstring, re.MULTILINE)
-    found: dict[str, str] = {}
-    name = ""
-    for line in inspect.cleandoc(block[1]).splitlines() if block else ():
-        start = re.match(r"(\w+):\s*(.*)", line)
-        if start:
-            name, line = start.groups()
-        found[name] = f"{found.get(name, '')} {line.strip()}".strip()
-    return found
-
-
-# Files -------------------------------------------------------------------------------------------
-
-
-class _Delegate(config_parser.ParserDelegate):
-    """Keeps references and macros as they are written."""
-
-    def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
-        scope, _, name = scoped_configurable_name.rpartition("/")
-        return Reference(scope, name, evaluate)
-
-    def macro(self, macro_name: str) -> Macro:
-        return Macro(macro_name)
-
-
-Statements = Iterator[tuple[Any, str]]
-"""gin's statements, each with the place where it is written."""
-
-
-def recipes() -> dict[str, Path]:
-    """The configurations that come with the package, by name."""
-    here = Path(__file__).parent
-    installed = here / "recipes"
-    folder = installed if installed.is_dir() else here.parent / "gin"
-    return {path.stem: path for path in sorted(folder.glob("*.gin"))}
-
-
-def _find(config: str | Path) -> Path:
-    path = Path(config)
-    if path.is_file():
-        return path
-    if path.is_dir():
-        raise UserError(f"{config} is a folder; name the file, e.g. {path / 'config.gin'}")
-    if path.parent == Path() and path.name.removesuffix(".gin") in recipes():
-        return recipes()[path.name.removesuffix(".gin")]
-    raise UserError(f"there is no configuration {str(config)!r}{nearest(path.stem, recipes())}")
-
-
-def _read(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
-    try:
-        text = path.read_text(encoding="utf8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{shown(path)} cannot be read: {error}") from None
-    place = shown(path)
-    return _statements(text, lambda line: f"{place}:{line}", path.parent, (*includers, path.resolve()))
-
-
-def _statements(
-    text: str, place: Callable[[int], str], folder: Path, includers: tuple[Path, ...] = ()
-) -> Statements:
-    """The statements of a text; those of an included file stand in place of its `include`."""
-    try:
-        statements = list(config_parser.ConfigParser(text, _Delegate()))
-    except SyntaxError as error:
-        token = re.search(r"Failed to parse token '(.*)'", error.msg)
-        problem = f"{token[1]!r} is not a value; text is written in quotes" if token else error.msg
-        raise UserError(f"{place(error.lineno or 1)}: syntax error: {_one_line(problem)}") from None
-    except tokenize.TokenError as error:
-        message, (line, _) = error.args
-        raise UserError(f"{place(line)}: syntax error: {message}") from None
-    for statement in statements:
-        where = place(statement.location.line_num)
-        if not isinstance(statement, config_parser.IncludeStatement):
-            yield statement, where
-            continue
-        path = folder / statement.filename
-        if not path.is_file():
-            near = nearest(path.name, (other.name for other in path.parent.glob("*.gin")))
-            raise UserError(f"{where}: there is no file {shown(path)} to include{near}")
-        if path.resolve() in includers:
-            raise UserError(f"{where}: {shown(path)} includes itself")
-        yield from _read(path, includers)
 
 
 def load(
@@ -276,12 +60,12 @@ def load(
         from explore.experiment import Experiment  # which imports this module
 
         root = Experiment
-    statements = list(_read(_find(config))) if config is not None else []
+    statements = list(read_file(find_file(config))) if config is not None else []
     if config is not None and not statements:
         raise UserError(f"{config} is empty: it binds nothing")
     for text in bindings:
-        place = f'-b "{_one_line(text)}"'
-        bound = list(_statements(text, lambda line, place=place: place, Path()))  # type: ignore[misc]
+        place = f'-b "{one_line(text)}"'
+        bound = list(read_text(text, lambda line, place=place: place, Path()))  # type: ignore[misc]
         if not bound:
             raise UserError(f"{place} binds nothing; write slot.Name.parameter = value")
         statements += bound
@@ -296,11 +80,8 @@ def _import(statement: config_parser.ImportStatement, where: str, allowed: bool)
         with gin.unlock_config():  # it may register something with gin
             importlib.import_module(statement.module)
     except Exception as error:
-        raise UserError(f"{where}: '{text}' raises {type(error).__name__}: {_one_line(error)}") from error
+        raise UserError(f"{where}: '{text}' raises {type(error).__name__}: {one_line(error)}") from error
     return text
-
-
-# Configurations ----------------------------------------------------------------------------------
 
 
 class Config:
@@ -309,9 +90,7 @@ class Config:
     gin is global, so only the components of the latest `build` of a process can still be called.
     """
 
-    def __init__(
-        self, statements: Sequence[tuple[Any, str]], registry: Registry, root: type, allow_imports: bool
-    ):
+    def __init__(self, statements: Sequence[tuple[Any, str]], registry: Registry, root: type, allow_imports: bool):
         self._registry = registry
         self._imports = [
             _import(statement, where, allow_imports)
@@ -355,10 +134,9 @@ class Config:
             if explained is None:
                 raise
             raise explained from error
-        # gin's public text of this leaves out what it cannot write.
-        filled = gin.config._OPERATIVE_CONFIG
         names = {self._selector(name): name for name in self._known}
-        self._built = {(scope, names[selector]): set(used) for (scope, selector), used in filled.items()}
+        filled = gin.config._OPERATIVE_CONFIG.items()  # public only as a text, without what gin cannot write
+        self._built = {(scope, names[selector]): set(used) for (scope, selector), used in filled if selector in names}
         return root
 
     def text(self) -> str:
@@ -376,20 +154,17 @@ class Config:
     def unused(self) -> list[str]:
         """The bindings that had no effect on what was built, each with its place."""
         effective = [
-            self._effective(scope, name, parameter)
-            for (scope, name), used in self._built.items()
-            for parameter in used
+            self._effective(scope, name, parameter) for (scope, name), used in self._built.items() for parameter in used
         ]
         used = {one.key for one in effective if one}
-        names = {name for _, name in self._built}
         notes = [
-            f"{one.where}: {one} has no effect" + (f": {one.name} is not in use" * (one.name not in names))
+            f"{one.where}: {one} has no effect in this run"
             for one in self._bindings.values()
             if one.where and one.key not in used
         ]
         for name in sorted(self._macros.keys() - self._used_macros):
             where = self._macros[name][1]
-            notes.append(f"{where}: {name} is not used; a parameter is set by slot.Name.{name} = ...")
+            notes.append(f"{where}: the macro {name} is not used (a parameter is bound as slot.Name.{name})")
         return notes
 
     # Checks
@@ -407,7 +182,7 @@ class Config:
             self._used_macros.add(leaf.name)
             return self._resolved(self._macros[leaf.name][0], where, (*within, leaf.name))
 
-        return _changed(value, change)
+        return changed(value, change)
 
     def _check_name(self, name: str, where: str) -> None:
         if name in self._known:
@@ -430,14 +205,12 @@ class Config:
         parameter = known[one.parameter]
         fitting = self._fitting(parameter)
         misfit = f"does not fit {one.name}.{one.parameter}, which takes {', '.join(fitting) or 'what no plugin has'}"
-        for leaf in _leaves(one.value):
+        for leaf in leaves(one.value):
             if isinstance(leaf, Reference):
                 self._check_name(leaf.name, one.where)
                 if leaf.called and leaf.name in self._registry.components:
                     right = replace(leaf, called=False)
-                    raise UserError(
-                        f"{one.where}: write {right} without parentheses: the core calls it when needed"
-                    )
+                    raise UserError(f"{one.where}: write {right} without parentheses: the core calls it when needed")
                 if parameter.classes and leaf.name not in fitting:
                     raise UserError(f"{one.where}: {leaf.name} {misfit}")
             elif leaf is not None and not parameter.literals:
@@ -453,16 +226,12 @@ class Config:
 
     def _check_scopes(self, written: list[Binding]) -> None:
         """Raises `UserError` for a binding in a scope that no reference enters, which gin would ignore."""
-        entered = {
-            leaf.scope for one in written for leaf in _leaves(one.value) if isinstance(leaf, Reference)
-        }
+        entered = {leaf.scope for one in written for leaf in leaves(one.value) if isinstance(leaf, Reference)}
         scopes = {prefix for scope in entered for prefix in _prefixes(scope)}
         for one in written:
             if one.scope and one.scope not in scopes:
                 near = nearest(one.scope, scopes - {""})
-                raise UserError(
-                    f"{one.where}: no reference @{one.scope}/... enters the scope {one.scope!r}{near}"
-                )
+                raise UserError(f"{one.where}: no reference @{one.scope}/... enters the scope {one.scope!r}{near}")
 
     def _check_complete(self) -> None:
         """Raises `UserError` if a component that the experiment refers to lacks a value it needs."""
@@ -473,11 +242,9 @@ class Config:
                 if parameter.required and not bound:
                     example = next((f"@{fit}" for fit in self._fitting(parameter)), "...")
                     missing = f"{name}.{parameter.name}"
-                    raise UserError(
-                        f"{chosen[name]}{missing} has no value; bind it, e.g. {missing} = {example}"
-                    )
+                    raise UserError(f"{chosen[name]}{missing} has no value; bind it, e.g. {missing} = {example}")
                 for one in bound:
-                    for leaf in _leaves(one.value):
+                    for leaf in leaves(one.value):
                         if isinstance(leaf, Reference) and leaf.name not in chosen:
                             chosen[leaf.name] = f"{one.where}: " if one.where else ""
                             names.append(leaf.name)
@@ -489,7 +256,7 @@ class Config:
         references = {one.cls: Reference("", one.selector) for one in self._registry.components.values()}
         for name, known in self._parameters.items():
             for parameter in known.values():
-                value = _changed(
+                value = changed(
                     parameter.default,
                     lambda leaf: references.get(leaf, leaf) if isinstance(leaf, type) else leaf,
                 )
@@ -520,9 +287,7 @@ class Config:
             module, _, last = self._selector(name).rpartition(".")
             gin.register(last, module=module)(self._known[name])
             _registered[self._selector(name)] = self._known[name]
-        gin.parse_config(
-            [str(replace(one, name=self._selector(one.name))) for one in self._bindings.values()]
-        )
+        gin.parse_config([str(replace(one, name=self._selector(one.name))) for one in self._bindings.values()])
         gin.finalize()
 
     def _explained(self, error: Exception) -> Exception | None:
@@ -530,7 +295,7 @@ class Config:
         call = _GIN_NOTE.search(str(error))
         if call is None:
             return None
-        message = _one_line(str(error)[: call.start()])
+        message = one_line(str(error)[: call.start()])
         if isinstance(error, UserError | RunFailed):
             return UserError(message) if isinstance(error, UserError) else RunFailed(message)
         name = next((name for name, target in self._known.items() if str(target) == call["target"]), "")
@@ -550,9 +315,10 @@ class Config:
         one = self._effective(scope, name, message.split(" ")[0])
         if one and one.where:
             return f"{one.where}: "
-        for one in self._bindings.values():
-            if one.where and Reference(scope, name) in _leaves(one.value):
-                return f"{one.where}: "
+        for prefix in _prefixes(scope):
+            for one in self._bindings.values():
+                if one.where and Reference(prefix, name) in leaves(one.value):
+                    return f"{one.where}: "
         return ""
 
 
@@ -579,7 +345,3 @@ def _prefixes(scope: str) -> list[str]:
     """A scope and those around it, innermost first: `a/b` -> `a/b`, `a`, ``."""
     parts = scope.split("/") if scope else []
     return ["/".join(parts[:end]) for end in range(len(parts), -1, -1)]
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())

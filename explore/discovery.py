@@ -118,9 +118,7 @@ class Registry:
         if self._manager.has_plugin(candidate.name):
             raise UserError(f"another plugin is already called {candidate.name!r}")
         marked = {name: self._manager.parse_hookimpl_opts(module, name) for name in dir(module)}
-        implemented = {
-            opts["specname"] or name: getattr(module, name) for name, opts in marked.items() if opts
-        }
+        implemented = {opts["specname"] or name: getattr(module, name) for name, opts in marked.items() if opts}
         known = [name for name in vars(hooks) if name.startswith("explore_")]
         for name in implemented:
             if name not in known:

@@ -15,6 +15,7 @@ import torch
 from explore import config as configuration
 from explore.discovery import Registry, discover
 from explore.errors import RunFailed
+from explore.gin_files import binding
 from explore.interfaces import Agent, Judge, Spec
 from explore.loop import play, train
 from explore.record import Run, episode_columns, summarise
@@ -47,12 +48,12 @@ class Experiment:
         device: str = "cpu",
     ):
         for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
-            if not (isinstance(number, int) and number >= 1 or name == "evaluate_every" and number is None):
+            if not ((isinstance(number, int) and number >= 1) or (name == "evaluate_every" and number is None)):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
         torch.set_num_threads(threads)
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
         self.seeds, self.threads = _checked_seeds(seeds), threads
-        self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))  # type: ignore[call-arg]
+        self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
         self.environments = [self._build(seed) for seed in self.seeds]
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
         spec = _spec(self.environments[0])
@@ -96,7 +97,7 @@ def run(
     `bindings`, `seeds`, `out`, `plugins` and `allow_imports` are the options of `explore run`.
     """
     if seeds is not None:
-        bindings = [*bindings, f"experiment.seeds = {tuple(seeds)}"]
+        bindings = [*bindings, binding("experiment.seeds", tuple(map(int, seeds)))]
     registry = discover(plugins)
     loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
     experiment: Experiment = loaded.build()

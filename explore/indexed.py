@@ -7,7 +7,7 @@ frozen copy (`explore.stack`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import dm_env
 import numpy as np
@@ -29,6 +29,7 @@ from explore.interfaces import (
 from explore.stack import Stack
 from explore.streams import Generators, normal, stream
 
+Network = Callable[[Tensor], Tensor]
 TARGET_ROWS = 256  # evaluated at a time, so that activations stay in the cache
 PRIOR_ROWS = 64
 
@@ -43,16 +44,17 @@ class IndexedValue:
         value: type[ValueNetwork],
         uncertainty: Sequence[type[UncertaintyModule]],
         prior: Prior,
-        device: torch.device = torch.device("cpu"),
+        device: torch.device | None = None,
     ):
-        self.spec, self.seeds, self.prior, self.device = spec, tuple(seeds), prior, device
+        self.spec, self.seeds, self.prior = spec, tuple(seeds), prior
+        self.device = device or torch.device("cpu")
         trained = _build_parts(spec, seeds, value, uncertainty, "init")
         _check_outputs(trained, spec, seeds)
         twins: Sequence[UncertaintyModule | None] = [None] * len(trained)
         if prior.has_twin:
             twins = _build_parts(spec, seeds, value, uncertainty, "prior", prior.init)
         self.parts = trained
-        self.stacks = [Stack(part, twin, len(seeds), device) for part, twin in zip(trained, twins)]
+        self.stacks = [Stack(part, twin, len(seeds), self.device) for part, twin in zip(trained, twins)]
         self._row_multiple = max(lane_nn.safe_rows(part) for part in trained)
 
     @property
@@ -73,9 +75,12 @@ class IndexedValue:
         outputs = [self._rows(stack.with_prior, twice).chunk(2) for stack in self.stacks]
         return self._joined([trained for trained, _ in outputs], [prior for _, prior in outputs])
 
-    def trained_features(self, obs: Tensor, action: Tensor, prior: Tensor) -> Features:
+    def trained_features(
+        self, obs: Tensor, action: Tensor, prior: Tensor, networks: Sequence[Network] | None = None
+    ) -> Features:
         """Of the trained networks joined with what their priors gave, at the actions taken."""
-        trained = [_at(self._rows(stack.trained, obs), action) for stack in self.stacks]
+        networks = networks or [stack.trained for stack in self.stacks]
+        trained = [_at(self._rows(network, obs), action) for network in networks]
         return self._joined(trained, self._split(prior))
 
     @torch.no_grad()
@@ -110,7 +115,7 @@ class IndexedValue:
     def _split(self, prior: Tensor) -> Sequence[Tensor]:
         return prior.split([part.size for part in self.parts], -1) if self.prior.has_twin else ()
 
-    def _rows(self, network: nn.Module, obs: Tensor) -> Tensor:
+    def _rows(self, network: Network, obs: Tensor) -> Tensor:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
         rows = obs.shape[1]
         short = -rows % self._row_multiple
@@ -174,14 +179,14 @@ def _build_parts(
     modules = []
     for position, factory in enumerate(uncertainty):
         with lane_nn.lanes([stream(seed, purpose, "uncertainty", position) for seed in seeds], init):
-            modules.append(factory(spec))  # type: ignore[call-arg]
+            modules.append(factory(spec))
     members = [module for module in modules if isinstance(module, Members)]
     if len(members) > 1:
         names = " and ".join(type(module).__name__ for module in members)
         raise ValueError(f"uncertainty has {names}: each replicates the value network, so only one of them can")
     holder = members[0] if members else Members(1)
     with lane_nn.lanes([stream(s, purpose, "value", k) for s in seeds for k in range(holder.size)], init):
-        holder.network = value(spec)  # type: ignore[call-arg]
+        holder.network = value(spec)
     return [holder, *(module for module in modules if module is not holder)]
 
 
@@ -199,7 +204,9 @@ def _check_outputs(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequen
         else:
             name, expected = type(part).__name__, (lanes, batch, spec.num_actions, part.size)
             found = _output(part, name, obs)
-            meaning = "[lanes, batch, actions, heads]" if isinstance(part, ScaleModule) else "[lanes, batch, actions, size]"
+            meaning = (
+                "[lanes, batch, actions, heads]" if isinstance(part, ScaleModule) else "[lanes, batch, actions, size]"
+            )
         if tuple(found.shape) != expected:
             raise ValueError(f"{name} gives values of shape {list(found.shape)}, expected {meaning} = {list(expected)}")
         if isinstance(part, ScaleModule) and bool((found < 0).any()):

@@ -435,9 +435,7 @@ class Agent(ABC):
         """An action for each lane."""
 
     @abstractmethod
-    def observe(
-        self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]
-    ) -> None:
+    def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
         """What the actions led to; entries of waiting lanes are to be ignored."""
 
     @abstractmethod

@@ -11,20 +11,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
+from explore.adam import Adam
+from explore.compiled import CompiledUpdate
 from explore.indexed import IndexedValue
 from explore.interfaces import Beliefs, Index, Objective, Phase, Selection
 from explore.replay import Batch
-from explore.stack import Stack
 from explore.streams import Generators
 
 
 class Learner:
     """Trains an indexed value function with Adam, each lane on its own.
 
-    `target` selects the next action in the targets. With `compiled`, a minibatch's loss and
-    gradient are one compiled function.
+    `target` selects the next action in the targets. With `compiled`, the step on a minibatch is
+    one compiled function.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Learner:
     ):
         self.function, self.objective, self.target, self.discount = function, objective, target, discount
         self.adam = Adam(function.stacks, learning_rate)
-        self.losses: Callable[..., dict[str, Tensor]] = self._losses
+        self.update: Callable[[Tensor, Tensor, Tensor, Mapping[str, Any]], dict[str, Tensor]] = self._update
         if compiled:
-            self.losses = torch.compile(self._losses, fullgraph=True, dynamic=False)
+            self.update = CompiledUpdate(function, objective, self.adam)
 
     def learn(
         self, batch: Batch, batch_size: int, lanes: Sequence[int], progress: float,
@@ -62,7 +62,7 @@ class Learner:
         self.adam.choose(lanes)
         for start in range(0, batch.obs.shape[1], batch_size):
             part = slice(start, start + batch_size)
-            losses = self._update(batch.obs[:, part], batch.action[:, part], prior[:, part], _cut(prepared, part))
+            losses = self.update(batch.obs[:, part], batch.action[:, part], prior[:, part], _cut(prepared, part))
             totals = {name: totals[name] + loss if totals else loss for name, loss in losses.items()}
         batches = batch.obs.shape[1] // batch_size
         return {**{name: total / batches for name, total in totals.items()}, "uncertainty": uncertainty}
@@ -88,47 +88,12 @@ class Learner:
         )
 
     def _update(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
-        losses = self.losses(obs, action, prior, prepared)
+        """A step on a minibatch; returns the losses."""
+        features = self.function.trained_features(obs, action, prior)
+        losses = self.objective.loss(self.function, features, prepared)
         torch.stack(list(losses.values())).sum().backward()
         self.adam.step()
         return {name: loss.detach() for name, loss in losses.items()}
-
-    def _losses(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
-        return self.objective.loss(self.function, self.function.trained_features(obs, action, prior), prepared)
-
-
-class Adam:
-    """Fused Adam on the rows of chosen lanes; the others keep their parameters and moments.
-
-    A lane is one tensor with its own step count, because lanes may start to learn at different
-    times, and none may depend on another.
-    """
-
-    def __init__(self, stacks: Sequence[Stack], learning_rate: float):
-        self.stacks, self.learning_rate = stacks, learning_rate
-        self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
-        self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
-        self.steps = [torch.zeros(stack.lanes, device=stack.gradient.device) for stack in stacks]
-
-    def choose(self, lanes: Sequence[int]) -> None:
-        """The lanes that the following steps change."""
-        per_stack = zip(self.stacks, self.mean, self.square, self.steps)
-        self.chosen = list(zip(*(
-            (stack.lane_rows(stack.buffer[0])[lane], stack.lane_rows(stack.gradient)[lane],
-             stack.lane_rows(mean)[lane], stack.lane_rows(square)[lane], steps[lane])
-            for stack, mean, square, steps in per_stack for lane in lanes
-        )))  # fmt: skip
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """A step along the gradients of the chosen lanes; all gradients are then zero again."""
-        parameters, gradients, means, squares, steps = map(list, self.chosen)
-        adam(
-            parameters, gradients, means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
-            lr=self.learning_rate, weight_decay=0.0, eps=1e-8, maximize=False,
-        )  # fmt: skip
-        for stack in self.stacks:
-            stack.gradient.zero_()
 
 
 def _at_action(batch: Batch) -> Tensor:

@@ -25,9 +25,7 @@ def train(
     steps = np.zeros(len(seeds), int)
     for episode in range(1, episodes + 1):
         progress = (episode - 1) / episodes
-        returns, lengths = play(
-            environments, agent.act, lambda obs: agent.begin_episode(obs, progress), agent.observe
-        )
+        returns, lengths = play(environments, agent.act, lambda obs: agent.begin_episode(obs, progress), agent.observe)
         steps += lengths
         rows = [
             {"seed": seed, "episode": episode, "return": returns[lane], "length": int(lengths[lane])}

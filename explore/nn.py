@@ -141,9 +141,7 @@ class _LookUp(torch.autograd.Function):
 class MLP(nn.Module):
     """Linear layers with ReLU between them."""
 
-    def __init__(
-        self, inputs: dm_env.specs.Array | int, hidden: Sequence[int], outputs: int, init: str = "torch"
-    ):
+    def __init__(self, inputs: dm_env.specs.Array | int, hidden: Sequence[int], outputs: int, init: str = "torch"):
         super().__init__()
         hidden = tuple(hidden) if isinstance(hidden, list | tuple) else hidden
         if not isinstance(hidden, tuple) or not all(isinstance(h, int) and h > 0 for h in hidden):
@@ -177,7 +175,7 @@ class _PerLane(nn.Module):
     def __init__(self, factory: Callable[[], nn.Module]):
         super().__init__()
         modules = [self._seeded(factory, generator) for generator in _lanes()[0]]
-        parameters, buffers = torch.func.stack_module_state(modules)  # type: ignore[arg-type]
+        parameters, buffers = torch.func.stack_module_state(modules)
         if buffers:
             raise ValueError(f"per_lane modules must not have buffers, got {', '.join(buffers)}")
         self.names = list(parameters)

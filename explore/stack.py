@@ -51,6 +51,15 @@ class Stack:
         """A tensor shaped like the gradient as one vector per lane."""
         return list(tensor.view(self.lanes, -1))
 
+    def parameters_of(self, rows: Tensor) -> dict[str, Tensor]:
+        """Rows as the parameters they hold, by name."""
+        return {name: self._view(rows, name) for name in self.layout}
+
+    def row_of(self, parameters: dict[str, Tensor]) -> Tensor:
+        """The reverse of `parameters_of`."""
+        flat = [parameters[name].flatten(1) for name in self.layout]
+        return torch.cat([nn.functional.pad(one, (0, -one.shape[1] % ALIGNMENT)) for one in flat], 1)
+
     def copy_to_target(self, lanes: Sequence[int]) -> None:
         """The target network of these lanes becomes the trained one."""
         if len(lanes) == self.lanes:

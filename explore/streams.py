@@ -65,7 +65,7 @@ def _stacked(
     shape: tuple[int, ...],
     dtype: type,
 ) -> Tensor:
-    lanes = np.zeros((len(generators), *shape), dtype)
+    lanes: np.ndarray = np.zeros((len(generators), *shape), dtype)
     for lane, generator in enumerate(generators):
         if generator is not None:
             lanes[lane] = draw(generator)

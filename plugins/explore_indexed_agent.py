@@ -6,6 +6,7 @@ from typing import Any
 import dm_env
 import numpy as np
 import torch
+from explore_selections import MeanArgmax
 from torch import Tensor
 
 from explore import hookimpl
@@ -25,7 +26,6 @@ from explore.interfaces import (
 from explore.learner import Learner
 from explore.replay import Replay
 from explore.streams import Generators, Streams
-from explore_selections import MeanArgmax
 
 
 class Indexed(Agent):
@@ -90,7 +90,7 @@ class Indexed(Agent):
             _check(isinstance(number, int) and number >= 1, name, "a whole number of at least 1", number)
         _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
 
-        modules = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
+        modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
         _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
         self.streams, lanes = streams, len(streams)
         self.function = IndexedValue(spec, streams.seeds, value, modules, prior(), device)
@@ -130,9 +130,7 @@ class Indexed(Agent):
     def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
         return self._select(self.acting, observations, self.index, active, "acting")
 
-    def observe(
-        self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]
-    ) -> None:
+    def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
         append, steps = self.replay.append, self.steps
         for lane, on in enumerate(active):
             if on:

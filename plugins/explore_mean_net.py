@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from explore import hookimpl
+from explore import hookimpl, nn
 from explore.interfaces import Spec, ValueNetwork
-from explore.nn import MLP as Perceptron
 
 
 class MLP(ValueNetwork):
@@ -21,7 +20,7 @@ class MLP(ValueNetwork):
 
     def __init__(self, spec: Spec, hidden: Sequence[int] = (50, 50, 50), init: str = "torch"):
         super().__init__()
-        self.net = Perceptron(spec.observation, hidden, spec.num_actions, init)
+        self.net = nn.MLP(spec.observation, hidden, spec.num_actions, init)
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.net(obs)

@@ -108,13 +108,13 @@ def test_a_quiet_run_prints_nothing(show, capsys):
 
 
 def test_a_pipe_gets_a_line_at_the_first_episode_and_at_every_tenth(show, capsys):
-    show([0.0] * 200)
+    show([0.0] * 200, seconds=0.001)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("episode")]
     assert [int(re.match(r"episode (\d+)/200", line)[1]) for line in lines] == [1, *range(20, 201, 20)]
 
 
 def test_a_pipe_gets_a_line_every_ten_seconds(show, capsys):
-    show([0.0] * 35, episodes=1000)
+    show([0.0] * 35, episodes=1000, seconds=1.0)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("episode")]
     assert [line.split("/")[0] for line in lines] == ["episode 1", "episode 11", "episode 21", "episode 31"]
 
@@ -144,7 +144,7 @@ def test_lines_name_at_most_twelve_seeds(show, capsys):
 
 
 def test_a_terminal_shows_progress_and_a_row_per_seed(show, terminal):
-    show([5.0, *[1.0] * 98, 3.0], episodes=200)
+    show([5.0, *[1.0] * 98, 3.0], episodes=200, seconds=0.3)
     picture = frames(terminal)[-2].splitlines()
     assert re.fullmatch(r"pins  \S+  100/200 episodes  30 s, 30 s left  67 steps/s", picture[0].strip())
     rows = [line.split() for line in picture if re.match(r" +[01] ", line)]
@@ -159,13 +159,13 @@ def test_the_mean_and_the_best_of_100_forget_what_is_older(clock):
 
 
 def test_treasures_are_counted_from_the_first(show, terminal):
-    show([0.0, 0.0, 1.0, 0.0, 1.0], treasure=True)
+    show([0.0, 0.0, 1.0, 0.0, 1.0], treasure=True, seconds=1.0)
     assert "2 (3)" in frames(terminal)[-2]
     assert "0 (-)" in frames(terminal)[2]
 
 
 def test_a_terminal_is_redrawn_at_most_four_times_a_second(show, terminal):
-    show([0.0] * 1000)
+    show([0.0] * 1000, seconds=0.001)
     drawn = [picture for picture in frames(terminal) if "steps/s" in picture]
     assert 3 <= len(drawn) <= 5
 

@@ -1,0 +1,69 @@
+"""The update step as one compiled function: loss, gradient and Adam, for all lanes.
+
+It does what `explore.learner` does eagerly, with rounding that differs in the last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad
+
+from explore.adam import BETA1, BETA2, EPSILON, Adam
+from explore.indexed import IndexedValue
+from explore.interfaces import Objective
+
+
+class CompiledUpdate:
+    """A step on a minibatch for the lanes chosen with `adam.choose`; returns the losses."""
+
+    def __init__(self, function: IndexedValue, objective: Objective, adam: Adam):
+        self.function, self.objective, self.adam = function, objective, adam
+        self._compiled = torch.compile(self._step, fullgraph=True, dynamic=False)
+
+    @torch.no_grad()
+    def __call__(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
+        rows = [stack.buffer[0] for stack in self.function.stacks]
+        self.adam.steps += self.adam.active
+        return self._compiled(
+            rows, self.adam.mean, self.adam.square, self.adam.steps[0], self.adam.active, obs, action, prior, prepared
+        )
+
+    def _step(
+        self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Tensor,
+        active: Tensor, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any],
+    ) -> dict[str, Tensor]:  # fmt: skip
+        stacks = self.function.stacks
+
+        def total(parameters: list[dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
+            networks = [partial(_called, stack.trained, one) for stack, one in zip(stacks, parameters)]
+            features = self.function.trained_features(obs, action, prior, networks)
+            losses = self.objective.loss(self.function, features, prepared)
+            return torch.stack(list(losses.values())).sum(), losses
+
+        views = [stack.parameters_of(row) for stack, row in zip(stacks, rows)]
+        gradients, losses = grad(total, has_aux=True)(views)
+        for stack, row, mean, square, one in zip(stacks, rows, means, squares, gradients):
+            step, on = (lane.repeat_interleave(len(row) // stack.lanes).unsqueeze(1) for lane in (steps, active))
+            _adam(row, stack.row_of(one), mean, square, step, on > 0, self.adam.learning_rate)
+        return losses
+
+
+def _called(module: torch.nn.Module, parameters: dict[str, Tensor], obs: Tensor) -> Tensor:
+    return functional_call(module, parameters, (obs,))
+
+
+def _adam(
+    row: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, on: Tensor, learning_rate: float
+) -> None:
+    new_mean = mean + (1 - BETA1) * (gradient - mean)
+    new_square = BETA2 * square + (1 - BETA2) * gradient * gradient
+    size = learning_rate / (1 - BETA1**step)
+    spread = (new_square / (1 - BETA2**step)).sqrt() + EPSILON
+    row.copy_(torch.where(on, row - size * new_mean / spread, row))
+    mean.copy_(torch.where(on, new_mean, mean))
+    square.copy_(torch.where(on, new_square, square))
