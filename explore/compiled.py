@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 from torch.func import functional_call, grad
 
 from explore.adam import BETA1, BETA2, EPSILON, Adam
+from explore.errors import RunFailed
 from explore.indexed import IndexedValue
 from explore.interfaces import Objective
 
@@ -27,11 +29,15 @@ class CompiledUpdate:
 
     @torch.no_grad()
     def __call__(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
-        rows = [stack.buffer[0] for stack in self.function.stacks]
-        self.adam.steps += self.adam.active
-        return self._compiled(
-            rows, self.adam.mean, self.adam.square, self.adam.steps[0], self.adam.active, obs, action, prior, prepared
-        )
+        rows, adam = [stack.buffer[0] for stack in self.function.stacks], self.adam
+        adam.steps += adam.active
+        try:
+            return self._compiled(
+                rows, adam.mean, adam.square, adam.steps[0], adam.active, obs, action, prior, prepared
+            )
+        except TorchDynamoException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise RunFailed(f"torch.compile failed: {reason}; set agent.Indexed.compile = False") from error
 
     def _step(
         self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Tensor,

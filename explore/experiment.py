@@ -50,6 +50,8 @@ class Experiment:
         for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
             if not ((isinstance(number, int) and number >= 1) or (name == "evaluate_every" and number is None)):
                 raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+        if not isinstance(stop_when_solved, bool):
+            raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
         torch.set_num_threads(threads)
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
         self.seeds, self.threads = _checked_seeds(seeds), threads
@@ -62,8 +64,8 @@ class Experiment:
 
     @property
     def task(self) -> str:
-        """The environment's name, e.g. DeepSea."""
-        return type(self.environments[0]).__name__
+        """The environment's name: its attribute `task`, or that of its class."""
+        return getattr(self.environments[0], "task", type(self.environments[0]).__name__)
 
     def run(self, record: Callable[[list[dict[str, Any]]], None]) -> None:
         """Trains all seeds; `record` gets the rows of `episodes.csv` as episodes end."""

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from explore.adam import Adam
-from explore.compiled import CompiledUpdate
 from explore.indexed import IndexedValue
 from explore.interfaces import Beliefs, Index, Objective, Phase, Selection
 from explore.replay import Batch
@@ -40,6 +39,8 @@ class Learner:
         self.adam = Adam(function.stacks, learning_rate)
         self.update: Callable[[Tensor, Tensor, Tensor, Mapping[str, Any]], dict[str, Tensor]] = self._update
         if compiled:
+            from explore.compiled import CompiledUpdate  # takes a second to import
+
             self.update = CompiledUpdate(function, objective, self.adam)
 
     def learn(

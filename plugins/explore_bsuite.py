@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import dm_env
@@ -28,7 +27,7 @@ class Bsuite(dm_env.Environment):
     """
 
     def __init__(self, seed: int, id: str):
-        self._seed, self._id = seed, id
+        self.task = id
         self._environment = _load(seed, id)
 
     def reset(self) -> dm_env.TimeStep:
@@ -46,18 +45,6 @@ class Bsuite(dm_env.Environment):
     def __getattr__(self, name: str) -> Any:
         """All else, the judge included, is the environment's own."""
         return getattr(self._environment, name)
-
-    # Some of bsuite's classes hold lambdas, and its wrappers recurse for ever when unpickled. So
-    # an environment is pickled as what it was built from and what has changed since.
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"seed": self._seed, "id": self._id, "layers": [_state(x) for x in _layers(self._environment)]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._seed, self._id = state["seed"], state["id"]
-        self._environment = _load(self._seed, self._id)
-        for layer, values in zip(_layers(self._environment), state["layers"], strict=True):
-            vars(layer).update(values)
 
 
 def _load(seed: int, id: str) -> dm_env.Environment:
@@ -79,17 +66,6 @@ def _load(seed: int, id: str) -> dm_env.Environment:
     if "seed" in inspect.signature(load).parameters:
         settings = settings | {"seed": seed}
     return load(**settings)
-
-
-def _layers(environment: dm_env.Environment) -> Iterator[dm_env.Environment]:
-    """An environment of bsuite, then what it wraps."""
-    yield environment
-    if "_env" in vars(environment):
-        yield from _layers(vars(environment)["_env"])
-
-
-def _state(layer: dm_env.Environment) -> dict[str, Any]:
-    return {name: value for name, value in vars(layer).items() if name not in ("_env", "_init_fn")}
 
 
 @hookimpl

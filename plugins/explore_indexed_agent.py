@@ -90,6 +90,8 @@ class Indexed(Agent):
             _check(isinstance(number, int) and number >= 1, name, "a whole number of at least 1", number)
         _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
 
+        _check(isinstance(compile, bool), "compile", "True or False", compile)
+
         modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
         _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
         self.streams, lanes = streams, len(streams)
@@ -213,7 +215,8 @@ class Indexed(Agent):
         return self.function.prior_features(obs.to(self.function.device))
 
     def _tensor(self, observations: np.ndarray) -> Tensor:
-        kind = np.int64 if np.issubdtype(observations.dtype, np.integer) else np.float32
+        discrete = isinstance(self.function.spec.observation, dm_env.specs.DiscreteArray)
+        kind = np.int64 if discrete else np.float32
         return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 import re
 import subprocess
 import sys
@@ -189,14 +188,6 @@ def test_a_bsuite_id_is_bsuite_s_own_environment_with_the_seed(experiment: str) 
             assert other.last() or one.observation == other.observation.argmax()
             one, other = one._replace(observation=0), other._replace(observation=0)
         assert_same_step(one, other)
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_a_pickled_environment_goes_on_where_it_was(experiment: str) -> None:
-    environment = Bsuite(3, f"{experiment}/2")
-    trajectory(environment, steps=45)
-    copy = pickle.loads(pickle.dumps(environment))
-    assert not differ(trajectory(environment), trajectory(copy))
 
 
 def test_every_bsuite_id_but_those_of_mnist_is_built_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
