@@ -96,10 +96,9 @@ class IndexedValue:
         Evaluated a fixed number of rows at a time, because the last bit of a matrix product may
         depend on how many there are, and lanes bring different numbers of them.
         """
-        short = -obs.shape[1] % PRIOR_ROWS
-        padded = torch.cat([obs, obs[:, :1].expand(-1, short, *obs.shape[2:])], 1)
-        chunks = [torch.cat([stack.prior(o) for stack in self.stacks], -1) for o in padded.split(PRIOR_ROWS, 1)]
-        return torch.cat(chunks, 1)[:, : obs.shape[1]]
+        chunks = _padded(obs, PRIOR_ROWS).split(PRIOR_ROWS, 1)
+        outputs = [torch.cat([stack.prior(chunk) for stack in self.stacks], -1) for chunk in chunks]
+        return torch.cat(outputs, 1)[:, : obs.shape[1]]
 
     @property
     def prior_shape(self) -> tuple[int, ...]:
@@ -117,20 +116,14 @@ class IndexedValue:
 
     def _rows(self, network: Network, obs: Tensor) -> Tensor:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
-        rows = obs.shape[1]
-        short = -rows % self._row_multiple
-        if short:
-            obs = torch.cat([obs, obs[:, :1].expand(-1, short, *obs.shape[2:])], 1)
-        return network(obs)[:, :rows]
+        return network(_padded(obs, self._row_multiple))[:, : obs.shape[1]]
 
     # Values at an index.
 
     def values(self, features: Features, index: Index) -> Tensor:
         """`[lanes, batch, draws, actions]`"""
         first, *rest = (part.values(f, i) for part, f, i in zip(self.parts, features, index))
-        for more in rest:
-            first = first + more
-        return first
+        return sum(rest, first)
 
     def std(self, features: Features) -> Tensor:
         """Standard deviation over indices, `[lanes, batch, actions]`."""
@@ -160,6 +153,12 @@ class IndexedValue:
         for part, tensor in zip(self.parts, features):
             if isinstance(part, ScaleModule) and bool((tensor < 0).any()):
                 raise RunFailed(f"{type(part).__name__} gave a negative uncertainty; it must never be below 0")
+
+
+def _padded(obs: Tensor, multiple: int) -> Tensor:
+    """Observations with rows added to make their number a multiple."""
+    short = -obs.shape[1] % multiple
+    return torch.cat([obs, obs[:, :1].expand(-1, short, *obs.shape[2:])], 1) if short else obs
 
 
 def _at(features: Tensor, action: Tensor) -> Tensor:

@@ -152,7 +152,7 @@ class Run:
         """Ends the recording with `summary.json` and the status: "done", "interrupted" or "failed"."""
         self.info |= {"status": status, "reason": reason, "finished": _now(), "seconds": seconds}
         try:
-            _write(self.folder / "summary.json", _json(summary, sort_keys=True))
+            _write(self.folder / "summary.json", _json(summary))
             _write(self.folder / "run.json", _json(self.info))
         except OSError as error:
             raise RunFailed(f"cannot write the summary to {self.folder}: {error.strerror}") from error
@@ -278,8 +278,8 @@ def _read(path: Path) -> str:
         raise UserError(f"{path} is damaged: {error}") from error
 
 
-def _json(content: Mapping[str, Any], sort_keys: bool = False) -> str:
-    return json.dumps(_plain(content), indent=2, sort_keys=sort_keys, allow_nan=False) + "\n"
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
 
 
 def _read_json(path: Path) -> dict[str, Any]:

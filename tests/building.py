@@ -33,7 +33,7 @@ PINS: dict[str, Any] = {
     "acting": SampledArgmax,
     "target": MeanArgmax,
     "batch_size": 8,
-    "batches_per_episode": 3,
+    "batches_per_episode": 2,
     "min_replay": 12,
 }
 BSP: dict[str, Any] = PINS | {
@@ -91,15 +91,6 @@ def live(
     rows: list[dict[str, Any]] = []
     train(agent, environments, [Judge(e) for e in environments], seeds, episodes, rows.extend, evaluate)
     return {seed: [row for row in rows if row["seed"] == seed] for seed in seeds}
-
-
-def play_only(agent: Indexed, episodes: int, environment: Callable[..., dm_env.Environment] = Walk) -> None:
-    """Fills the agent's replay; it must not learn meanwhile."""
-    before = [stack.buffer.clone() for stack in agent.function.stacks]
-    min_replay, agent.min_replay = agent.min_replay, 10**9
-    live(agent, episodes, environment)
-    agent.min_replay = min_replay
-    assert all(torch.equal(stack.buffer, b) for stack, b in zip(agent.function.stacks, before))
 
 
 def weights(agent: Indexed) -> dict[int, list[torch.Tensor]]:

@@ -75,7 +75,7 @@ def plain_network(lane_network: nn.Module, row: int) -> nn.Sequential:
 class PlainNetwork:
     """A network of one seed joined with its frozen prior, and its target: (f + β p)(s, ·)."""
 
-    def __init__(self, stack: Stack, row: int, beta: float, output: Callable[[Tensor], Tensor] = nn.Identity()):
+    def __init__(self, stack: Stack, row: int, beta: float, output: Callable[[Tensor], Tensor] = lambda x: x):
         self.trained, self.target = plain_network(stack.trained, row), plain_network(stack.target, row)
         self.prior = plain_network(stack.prior, row) if len(stack.buffer) == 3 else None
         self.beta, self.output = beta, output
@@ -117,6 +117,11 @@ class PlainSeed:
                 network.target.load_state_dict(network.trained.state_dict())
 
 
+def split_mask(mask: list[bool], members: int) -> tuple[list[bool], list[bool]]:
+    """The bits of the members and of the heads; a single mean trains on everything and has none."""
+    return ([True], mask) if members == 1 else (mask[:members], mask[members:])
+
+
 def choose_head(mask: list[bool], keys: np.ndarray) -> int:
     """u ~ Unif of the set bits, or of all where none is set: the one with the largest random key."""
     allowed = [u for u in range(len(keys)) if mask[u]] or range(len(keys))
@@ -136,7 +141,7 @@ def wasserstein_phase(
         mean_loss = scale_loss = torch.zeros((), dtype=torch.float64)
         for i in range(start, start + BATCH_SIZE):
             t = data[i]
-            member_mask, head_mask = ([True], t.mask) if members == 1 else (t.mask[:members], t.mask[members:])
+            member_mask, head_mask = split_mask(t.mask, members)
             head = choose_head(head_mask, keys[i])
             next_means = [f.at_target(t.next_obs) for f in seed.means]
             next_scale = seed.scale.at_target(t.next_obs)
@@ -189,7 +194,7 @@ def sampled_phase(
         loss = torch.zeros((), dtype=torch.float64)
         for i in range(start, start + BATCH_SIZE):
             t = data[i]
-            member_mask, head_mask = ([True], t.mask) if members == 1 else (t.mask[:members], t.mask[members:])
+            member_mask, head_mask = split_mask(t.mask, members)
             next_means = [f.at_target(t.next_obs) for f in seed.means]
             next_scale = seed.scale.at_target(t.next_obs)
             for draw in range(members * indices):

@@ -1,0 +1,222 @@
+"""The documentation is true: its plugins and commands run, and its tables list all there is.
+
+`python tests/test_docs.py` rewrites the table of parameters in `docs/gin.md`.
+"""
+
+import contextlib
+import csv
+import inspect
+import re
+import shlex
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import explore
+from explore import hooks, interfaces
+from explore.cli import main
+from explore.config import ROOT, load
+from explore.discovery import discover
+from explore.experiment import Experiment
+from explore.gin_files import recipes
+from explore.interfaces import SLOTS
+from explore.parameters import parameters
+
+REPOSITORY = Path(__file__).parent.parent
+DOCS = sorted((REPOSITORY / "docs").glob("*.md"))
+PLUGINS, GIN, DESIGN = (REPOSITORY / "docs" / name for name in ("plugins.md", "gin.md", "design.md"))
+PAGES = [*DOCS, *(REPOSITORY / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))]
+TABLE = re.compile(r"(?<=<!-- parameters -->\n).*(?=<!-- end of parameters -->)", re.DOTALL)
+BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
+TINY = [
+    "experiment.episodes = 4",
+    "experiment.seeds = (0, 1)",
+    "environment.DeepSea.size = 5",
+    "environment.CartpoleSwingup.max_time = 0.1",
+    "agent.Indexed.min_replay = 10",
+    "agent.Indexed.batches_per_episode = 2",
+]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(page):
+    """The commands that a page shows, with what it says they print on stderr."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield line, []
+    for block in blocks(page, "console"):
+        for shown in block.removeprefix("$ ").split("\n$ "):
+            line, *printed = shown.splitlines()
+            yield line, printed
+
+
+def write_files(page, folder):
+    """Writes the Python and gin files of a page, each named by its first line, and returns their names."""
+    texts = [*blocks(page, "python"), *blocks(page, "gin")]
+    names = [text.splitlines()[0].removeprefix("# ") for text in texts]
+    for name, text in zip(names, texts):
+        (folder / name).write_text(text)
+    return names
+
+
+def run_tiny(command, out):
+    """Runs a command `explore run ...` with few, short episodes; returns its exit code."""
+    program, *arguments = shlex.split(command, comments=True)
+    assert program == "explore"
+    if arguments[0] == "run":
+        arguments += [word for binding in TINY for word in ("-b", binding)] + ["--quiet", "--out", str(out)]
+    return main(arguments)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# Everything shown is run
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "printed"),
+    [pytest.param(page, *shown, id=f"{page.stem}: {shown[0]}") for page in DOCS for shown in commands(page)],
+)
+def test_a_command_does_what_its_page_says(folder, capfd, page, command, printed):
+    write_files(page, folder)
+    refused = any(line.startswith("explore: error: ") for line in printed)
+    code = run_tiny(command, folder / "run")
+    told = capfd.readouterr().err.splitlines()
+    assert code == (2 if refused else 0), told
+    assert set(printed) <= set(told)
+    if page == GIN and (folder / "run").exists():
+        with (folder / "run" / "episodes.csv").open() as file:
+            columns = next(csv.reader(file))
+        assert [name for name in columns if f"| `{name}` |" not in GIN.read_text()] == []
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.stem)
+def test_every_file_of_a_page_is_used_by_one_of_its_commands(folder, page):
+    used = " ".join(command for command, _ in commands(page))
+    assert [name for name in write_files(page, folder) if name not in used] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_binding_in_the_text_is_one(page):
+    registry = discover()
+    for binding in BINDING.findall(page.read_text()):
+        if binding.split(" = ")[0].rpartition(".")[0] in (ROOT, *registry.components):
+            load("pins_deep_sea", [binding], registry)
+
+
+def test_the_example_of_a_logger_writes_its_file(folder):
+    write_files(PLUGINS, folder)
+    explore.run("pins_deep_sea", bindings=TINY, plugins=["news.py"], out="run", quiet=True)
+    assert (folder / "run" / "records.jsonl").read_text().startswith('{"seed": 0, "episode": 1, "return": ')
+
+
+def test_an_installed_package_needs_no_option(folder, monkeypatch, capsys):
+    write_files(PLUGINS, folder)
+    [project] = map(tomllib.loads, blocks(PLUGINS, "toml"))
+    project = project["project"]
+    information = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    entries = [f"{name} = {module}" for name, module in project["entry-points"]["explore"].items()]
+    (information / "entry_points.txt").write_text("\n".join(["[explore]", *entries]))
+    monkeypatch.syspath_prepend(folder)
+    assert main(["describe", "uncertainty.WideHeads"]) == 0
+    assert "entry point (wide-heads 0.1.0)" in capsys.readouterr().out
+
+
+def examples():
+    """Each base class of `explore.interfaces` whose docstring has an example, with its code."""
+    for base in vars(interfaces).values():
+        if inspect.isclass(base) and "Example:\n" in (base.__doc__ or ""):
+            yield base, textwrap.dedent(base.__doc__.split("Example:\n")[1]).strip()
+
+
+USES = {
+    "value": "agent.Indexed.value",
+    "uncertainty": "agent.Indexed.uncertainty",
+    "prior": "agent.Indexed.prior",
+    "selection": "agent.Indexed.acting",
+    "schedule": "objective.WassersteinTD.sigma",
+}
+
+
+@pytest.mark.parametrize(("base", "example"), [pytest.param(*both, id=both[0].__name__) for both in examples()])
+def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):
+    slot, hook = next((slot, hook) for slot, (hook, slot_base) in SLOTS.items() if issubclass(base, slot_base))
+    name = re.match(r"class (\w+)", example)[1]
+    imports = "import explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus"
+    (folder / "example.py").write_text(f"{imports}\n\n{example}\n\n@explore.hookimpl\ndef {hook}():\n  return [{name}]")
+    bindings = [f"{USES[slot]} = @{slot}.{name}", *TINY]
+    run = explore.run("pins_deep_sea", bindings=bindings, plugins=["example.py"], out="run", quiet=True)
+    assert f"@{slot}.{name}\n" in run.config
+
+
+# Everything there is, is documented
+
+
+HOOKS = [name for name in vars(hooks) if name.startswith("explore_")]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented_and_implemented_by_an_example_that_is_run(hook):
+    arguments = ", ".join(inspect.signature(getattr(hooks, hook)).parameters)
+    assert f"| `{hook}({arguments})` |" in PLUGINS.read_text()
+    assert any(f"def {hook}({arguments}):" in block for block in blocks(PLUGINS, "python"))
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_has_a_test(hook):
+    tests = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    assert any(hook in text for text in tests) or hook in {SLOTS[slot][0] for slot in USES}
+
+
+def test_every_recipe_is_listed():
+    listed = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", GIN.read_text().split("## Recipes")[1], re.MULTILINE)
+    named = {name for cell in listed for name in re.findall(r"`(\w+)`", cell)}
+    assert recipes().keys() - named == set()
+
+
+def parameter_table():
+    """All that gin can set, in the order of the slots."""
+    found = sorted(discover().components.values(), key=lambda component: list(SLOTS).index(component.slot))
+    selectors = {component.cls: component.selector for component in found}
+    lines = ["| component | parameter | default | meaning |", "|---|---|---|---|"]
+    for name, cls in [(ROOT, Experiment), *((component.selector, component.cls) for component in found)]:
+        known = list(parameters(cls).values())
+        for parameter in known:
+            default = "required" if parameter.required else f"`{parameter.default!r}`"
+            if parameter.default in selectors:
+                default = f"`@{selectors[parameter.default]}`"
+            owner = f"`{name}`" if parameter is known[0] else ""
+            lines.append(f"| {owner} | `{parameter.name}` | {default} | {parameter.documentation} |")
+        if not known:
+            lines.append(f"| `{name}` | | | |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_table_of_parameters_is_complete():
+    assert TABLE.search(GIN.read_text())[0] == parameter_table(), "rewrite it with: python tests/test_docs.py"
+
+
+def test_every_module_has_its_place_in_the_design():
+    modules = [path.name for path in (REPOSITORY / "explore").glob("*.py") if not path.name.startswith("__")]
+    assert [name for name in modules if f"`{name}`" not in DESIGN.read_text()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+if __name__ == "__main__":
+    GIN.write_text(TABLE.sub(lambda _: parameter_table(), GIN.read_text()))

@@ -1,0 +1,120 @@
+"""A seed is bit-for-bit the same alone, in company, and in another order of company."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from building import BSP, PINS, build, live, weights
+from explore_cartpole_swingup import CartpoleSwingup
+from explore_deep_sea import DeepSea
+from explore_ensemble import Ensemble
+from explore_mean_net import MLP
+from explore_objectives import SampledTD
+from explore_selections import Boltzmann, EpsilonGreedy, OptimisticArgmax, SampledArgmax
+from explore_softplus_heads import SoftplusHeads
+from torch.nn.functional import softplus
+
+from explore import nn as lane_nn
+from explore.interfaces import ScaleModule, Spec, ValueNetwork
+
+SEED, COMPANIES = 3, ([0, 1, 2, 3, 4], [7, 3], [3, 9, 8])
+
+SWINGUP = partial(CartpoleSwingup, max_time=0.3, x_threshold=0.06, init_range=0.05)  # lanes end at different times
+DEEP_SEA = partial(DeepSea, size=7)
+STOCHASTIC = partial(DeepSea, size=6, deterministic=False)
+
+DEEP = {"batch_size": 64, "batches_per_episode": 3, "min_replay": 20}
+DEEP_PINS = PINS | DEEP | {"value": partial(MLP, hidden=(300,)), "uncertainty": partial(SoftplusHeads, hidden=(512,))}
+DEEP_BSP = BSP | DEEP | {"value": partial(MLP, hidden=(50,))}
+SWING = DEEP | {"value": partial(MLP, hidden=(50, 50, 50)), "min_replay": 40}
+SWING_PINS = PINS | SWING | {"uncertainty": partial(SoftplusHeads, heads=2, hidden=(50, 50, 50))}
+SWING_BSP = BSP | SWING
+
+
+class TanhValue(ValueNetwork):
+    """As a third party writes it: torch's functions on layers of odd widths."""
+
+    def __init__(self, spec):
+        super().__init__()
+        self.first = lane_nn.Linear(lane_nn.num_features(spec.observation), 13)
+        self.second = lane_nn.Linear(13, spec.num_actions)
+
+    def forward(self, obs):
+        return self.second(torch.tanh(self.first(obs.flatten(2))))
+
+
+class PlainHeads(ScaleModule):
+    """With torch's softplus, which rounds the last numbers of a tensor differently."""
+
+    def __init__(self, spec, heads=3):
+        super().__init__(heads)
+        self.net = lane_nn.MLP(spec.observation, (21,), spec.num_actions * heads)
+
+    def forward(self, obs):
+        return softplus(self.net(obs)).unflatten(-1, (-1, self.heads))
+
+
+class LiftedValue(ValueNetwork):
+    """An ordinary module of torch, lifted."""
+
+    def __init__(self, spec):
+        super().__init__()
+        sizes = lane_nn.num_features(spec.observation), spec.num_actions
+        self.net = lane_nn.per_lane(
+            lambda: torch.nn.Sequential(torch.nn.Linear(sizes[0], 11), torch.nn.ELU(), torch.nn.Linear(11, sizes[1]))
+        )
+
+    def forward(self, obs):
+        return self.net(obs.flatten(2))
+
+
+CASES = {
+    "PINs on Deep-sea": (DEEP_PINS, DEEP_SEA, 12),
+    "PINs on stochastic Deep-sea with a-tilde": (DEEP_PINS | {"target": SampledArgmax}, STOCHASTIC, 12),
+    "BSP on Deep-sea": (DEEP_BSP, DEEP_SEA, 15),
+    "BSP on Deep-sea, learning within episodes": (DEEP_BSP | {"learn_every": 3}, DEEP_SEA, 12),
+    "PINs on swing-up": (SWING_PINS, SWINGUP, 12),
+    "BSP on swing-up": (SWING_BSP, SWINGUP, 12),
+    "PINs on swing-up, learning within episodes": (SWING_PINS | {"learn_every": 3}, SWINGUP, 8),
+    "odd batches": (SWING_PINS | {"batch_size": 37}, SWINGUP, 12),
+    "odd batches of an ensemble": (SWING_BSP | {"batch_size": 37, "objective": partial(SampledTD, noise=0.5)}, SWINGUP, 12),
+    "epsilon-greedy Thompson sampling": (
+        SWING_PINS | {"acting": partial(EpsilonGreedy, epsilon=0.3, greedy=SampledArgmax)}, SWINGUP, 10,
+    ),
+    "Boltzmann acting, optimistic target": (SWING_PINS | {"acting": Boltzmann, "target": OptimisticArgmax}, SWINGUP, 10),
+    "heads on an ensemble": (
+        SWING_PINS | {"uncertainty": [PINS["uncertainty"], partial(Ensemble, size=2)], "objective": SampledTD}, SWINGUP, 10,
+    ),
+    "a module with torch's own functions": (SWING_PINS | {"value": TanhValue, "uncertainty": PlainHeads}, SWINGUP, 10),
+    "an ensemble with torch's own functions": (SWING_BSP | {"value": TanhValue, "batch_size": 37}, SWINGUP, 10),
+    "a lifted module": (SWING_PINS | {"value": LiftedValue, "batch_size": 37}, SWINGUP, 8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_seed_is_the_same_alone_and_in_any_company(case):
+    parts, environment, episodes = CASES[case]
+    first = environment(seed=0)
+    spec = Spec(first.observation_spec(), first.action_spec().num_values)
+
+    def life(seeds):
+        agent = build(seeds, spec, **parts)
+        return live(agent, episodes, environment)[SEED], weights(agent)[SEED]
+
+    rows, networks = life([SEED])
+    loss = parts["objective"].losses[0] if isinstance(parts["objective"], type) else "loss"
+    assert rows[-1][loss] is not None
+    for company in COMPANIES:
+        company_rows, company_networks = life(company)
+        assert company_rows == rows
+        for found, expected in zip(company_networks, networks, strict=True):
+            assert torch.equal(found, expected)
+
+
+def test_seeds_differ():
+    agent = build([0, 1])
+    one, other = live(agent, 5).values()
+    assert [row["return"] for row in one] != [row["return"] for row in other]
+    assert not any(torch.equal(a, b) for a, b in zip(*weights(agent).values()))

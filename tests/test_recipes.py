@@ -1,0 +1,146 @@
+"""Every recipe runs, and holds the paper's settings (supplement A)."""
+
+import numpy as np
+import pytest
+
+import explore
+from explore.config import load
+from explore.discovery import discover
+from explore.errors import UserError
+from explore.gin_files import recipes
+
+BASES = {
+    "deep_sea": "agent.Indexed.value",
+    "cartpole_swingup": "agent.Indexed.value",
+    "ensemble_deep_sea": "agent.Indexed.prior",
+    "ensemble_cartpole": "agent.Indexed.prior",
+}
+"""Recipes to be included by others, and the first value that each leaves to them."""
+
+SMALL = {
+    "deep_sea": ("environment.DeepSea.size = 5", "agent.Indexed.min_replay = 5"),
+    "cartpole": ("environment.CartpoleSwingup.max_time = 0.3", "agent.Indexed.min_replay = 20"),
+}
+
+EVERYWHERE = {
+    "seeds": 5,
+    "discount": 0.99,
+    "learning_rate": 1e-3,
+    "batch_size": 64,
+    "target_period": 10,
+    "replay_capacity": 1_000_000,
+    "mask_probability": 0.5,
+}
+TASKS = {
+    "deep_sea": {"task": "DeepSea", "episodes": 6000, "batches_per_episode": 10, "min_replay": 64},
+    "cartpole": {"task": "CartpoleSwingup", "episodes": 3000, "batches_per_episode": 100, "min_replay": 2000},
+}
+PINS = {"members": 1, "betas": (2, 2), "acting": "SampledArgmax", "target": "MeanArgmax", "train_heads": "one"}
+ENSEMBLE = {"acting": "SampledArgmax", "target": "SampledArgmax", "noise": 0}
+DQN = {"members": 1, "betas": None, "acting": "EpsilonGreedy", "target": "MeanArgmax", "noise": 0}
+BSP = {"deep_sea": {"hidden": [50], "betas": (10, 10)}, "cartpole": {"hidden": [50, 50, 50], "betas": (30, 30)}}
+
+PAPER = {
+    "pins_deep_sea": PINS | {"hidden": [300], "heads": 10, "scale_hidden": [512], "sigma": [2, 2, 2, 2]},
+    "pins_cartpole": PINS | {"hidden": [50, 50, 50], "heads": 2, "scale_hidden": [50, 50, 50], "sigma": [2, 1.5, 1, 1]},
+    "dqn_deep_sea": DQN | {"hidden": [50]},
+    "dqn_cartpole": DQN | {"hidden": [50, 50, 50]},
+}
+for task, settings in BSP.items():
+    PAPER |= {f"bsp{size}_{task}": ENSEMBLE | settings | {"members": size} for size in (5, 7, 10)}
+    PAPER[f"bs10_{task}"] = ENSEMBLE | settings | {"members": 10, "betas": None}
+
+
+def task_of(recipe):
+    return recipe.split("_", 1)[1]
+
+
+def settings_of(experiment):
+    """What was built, in the words of the tables above."""
+    agent, function = experiment.agent, experiment.agent.function
+    found = {
+        "task": experiment.task,
+        "episodes": experiment.episodes,
+        "seeds": len(experiment.seeds),
+        "discount": agent.learner.discount,
+        "learning_rate": agent.learner.adam.learning_rate,
+        "replay_capacity": agent.replay.capacity - 1,
+        "mask_probability": agent.replay.mask_probability,
+        "members": function.members.size,
+        "hidden": widths(function.members.network),
+        "betas": tuple(function.prior.scales.values()) if function.prior.has_twin else None,
+        "acting": type(agent.acting).__name__,
+        "target": type(agent.learner.target).__name__,
+    }
+    plain = ("batch_size", "batches_per_episode", "target_period", "min_replay")
+    found |= {name: getattr(agent, name) for name in plain}
+    for scales in function.parts[1:]:
+        found |= {"heads": scales.heads, "scale_hidden": widths(scales), "train_heads": scales.train_heads}
+        found |= {"sigma": [pytest.approx(agent.objective.sigma(progress)) for progress in (0, 0.45, 0.9, 1)]}
+    if not function.parts[1:]:
+        found |= {"noise": agent.objective.noise}
+    return found
+
+
+def widths(network):
+    return [layer.outputs for layer in network.net.layers[:-1]]
+
+
+def test_every_recipe_is_a_base_or_in_the_table_of_the_paper():
+    assert sorted(recipes()) == sorted([*PAPER, *BASES])
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_a_recipe_holds_the_papers_settings(recipe):
+    experiment = load(recipe, (), discover()).build()
+    assert settings_of(experiment) == EVERYWHERE | TASKS[task_of(recipe)] | PAPER[recipe]
+
+
+def test_deep_sea_maps_actions_at_random_for_each_seed():
+    seas = load("pins_deep_sea", (), discover()).build().environments
+    assert {sea.size for sea in seas} == {20}
+    assert len({str(sea._right) for sea in seas}) == 5
+
+
+def test_swing_up_has_the_thresholds_of_the_papers_text():
+    config = load("pins_cartpole", (), discover())
+    config.build()
+    block = config.text().split("environment.CartpoleSwingup:\n")[1].split("\n\n")[0]
+    bound = dict(line.replace(" ", "").split("=") for line in block.splitlines())
+    assert bound == {
+        "height_threshold": "0.95",
+        "theta_dot_threshold": "1.0",
+        "x_reward_threshold": "1.0",
+        "x_dot_threshold": "1.0",
+        "x_threshold": "5.0",
+        "move_cost": "0.05",
+        "timescale": "0.01",
+        "max_time": "10.0",
+        "init_range": "0.05",
+    }
+
+
+def test_epsilon_greedy_dithers_in_one_step_of_twenty():
+    assert load("dqn_deep_sea", (), discover()).build().agent.acting.epsilon(0.5) == 0.05
+
+
+@pytest.mark.parametrize("recipe", PAPER)
+def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
+    bindings = (*SMALL[task_of(recipe)], "experiment.episodes = 3", "agent.Indexed.batches_per_episode = 2")
+    run = explore.run(recipe, bindings=bindings, seeds=range(2), out=tmp_path / "run", quiet=True)
+    assert run.status == "done"
+    files = sorted(str(path.relative_to(run.folder)) for path in run.folder.rglob("*") if path.is_file())
+    assert files == ["checkpoint/agent.npz", "config.gin", "episodes.csv", "run.json", "summary.json"]
+    episodes = run.episodes
+    assert episodes["seed"].tolist() == [0, 1] * 3
+    assert episodes["episode"].tolist() == [1, 1, 2, 2, 3, 3]
+    for name in (*(name for name in episodes if name.endswith("loss")), "uncertainty", "return"):
+        assert np.isfinite(episodes[name][-2:]).all(), name
+    assert run.summary["overall"]["seeds"] == 2
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("recipe", "missing"), BASES.items())
+def test_a_base_is_refused_with_what_it_lacks(recipe, missing):
+    with pytest.raises(UserError, match=rf"\.gin:\d+: {missing} has no value; bind it, e\.g\. {missing} = @\w+\.\w+$"):
+        load(recipe, (), discover())

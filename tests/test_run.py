@@ -1,0 +1,434 @@
+"""`explore run` from the command to the folder: repeated to the byte, every part swapped, watched, broken off."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from explore.cli import main
+from explore.record import Run
+
+SMALL = {
+    "pins_deep_sea": (
+        "experiment.episodes = 4",
+        "experiment.seeds = (0, 1)",
+        "environment.DeepSea.size = 4",
+        "agent.Indexed.min_replay = 4",
+        "agent.Indexed.batches_per_episode = 2",
+        "agent.Indexed.target_period = 2",
+        "value.MLP.hidden = (16,)",
+        "uncertainty.SoftplusHeads.hidden = (16,)",
+    ),
+    "pins_cartpole": (
+        "experiment.episodes = 2",
+        "experiment.seeds = (0, 1)",
+        "environment.CartpoleSwingup.max_time = 0.2",
+        "agent.Indexed.min_replay = 1",
+        "agent.Indexed.batches_per_episode = 2",
+    ),
+}
+SMALL["dqn_deep_sea"] = SMALL["pins_deep_sea"][:-1]
+SMALL["bsp10_deep_sea"] = SMALL["pins_deep_sea"][:-1]
+SMALL["bsp10_cartpole"] = SMALL["pins_cartpole"]
+
+WIDE_HEADS = """
+    from explore import hookimpl
+    from explore.interfaces import ScaleModule
+    from explore.nn import MLP
+    from torch.nn.functional import softplus
+
+    class WideHeads(ScaleModule):
+        def __init__(self, spec, heads: int = 4, width: int = 24):
+            super().__init__(heads)
+            self.net = MLP(spec.observation, (width,), spec.num_actions * heads)
+
+        def forward(self, obs):
+            return softplus(self.net(obs)).unflatten(-1, (-1, self.heads))
+
+    @hookimpl
+    def explore_uncertainty_modules():
+        return [WideHeads]
+"""
+USE_WIDE_HEADS = "agent.Indexed.uncertainty = @uncertainty.WideHeads"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def plugin(folder):
+    """Writes a plugin file; returns the options that load it."""
+
+    def write(text, name="mine.py"):
+        (folder / name).write_text(textwrap.dedent(text))
+        return "-p", name
+
+    return write
+
+
+def command(*options, recipe="pins_deep_sea", bindings=(), out="out"):
+    bound = [word for binding in (*SMALL.get(recipe, ()), *bindings) for word in ("-b", binding)]
+    return ["run", recipe, *bound, *options, "--out", out]
+
+
+def explored(*options, quiet=True, **choices):
+    """Runs a command that must succeed; returns the run."""
+    arguments = command(*options, *(["--quiet"] if quiet else []), **choices)
+    assert main(arguments) == 0
+    return Run.open(arguments[-1])
+
+
+def in_a_process_of_its_own(arguments, *paths):
+    path = os.pathsep.join([*map(str, paths), *filter(None, sys.path)])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, "-m", "explore", *arguments]
+    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60)
+
+
+def rows_of(folder):
+    with Path(folder, "episodes.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def repeatable(folder):
+    """All of a run that must be the same in every repetition."""
+    rows = [{name: cell for name, cell in row.items() if name != "seconds"} for row in rows_of(folder)]
+    return rows, Path(folder, "summary.json").read_bytes(), Path(folder, "config.gin").read_bytes()
+
+
+def bound_in(config):
+    """Every binding of a `config.gin`, by name."""
+    bound, block = {}, ""
+    for line in filter(None, config.splitlines()):
+        if line.startswith("  "):
+            name, _, value = line.partition("=")
+            bound[f"{block}.{name.strip()}"] = value.strip()
+        else:
+            block = line.removesuffix(":")
+    return bound
+
+
+# The same again
+
+
+def test_a_command_gives_the_same_in_another_process():
+    explored(out="first")
+    done = in_a_process_of_its_own(command(out="second"))
+    assert done.returncode == 0, done.stderr
+    assert repeatable("first") == repeatable("second")
+    assert any(row["mean_loss"] for row in rows_of("first"))
+
+
+@pytest.mark.parametrize(
+    ("options", "choices"),
+    [
+        ((), {}),
+        (("--seeds", "7,3"), {"bindings": ["prior.Additive.scale = 3.5", "agent.Indexed.evaluation = None"]}),
+        (("--seeds", "4"), {"recipe": "bsp10_cartpole"}),
+        (
+            (),
+            {
+                "bindings": [
+                    "objective.WassersteinTD.sigma = @falling/schedule.Linear",
+                    "agent.Indexed.acting = @selection.EpsilonGreedy",
+                    "selection.EpsilonGreedy.epsilon = @rare/schedule.Linear",
+                    "schedule.Linear.end = 0.0",
+                    "falling/schedule.Linear.start = 2.0",
+                    "rare/schedule.Linear.start = 0.5",
+                    "rare/schedule.Linear.until = 0.25",
+                ]
+            },
+        ),
+        (("-p", "wide.py"), {"bindings": [USE_WIDE_HEADS, "uncertainty.WideHeads.heads = 3"]}),
+    ],
+    ids=["recipe", "seeds", "ensemble", "scopes", "plugin"],
+)
+def test_the_configuration_in_the_folder_repeats_the_run(plugin, capsys, options, choices):
+    plugin(WIDE_HEADS, "wide.py")
+    explored(*options, **choices, out="first")
+    capsys.readouterr()
+    plugins = options if "-p" in options else ()
+    explored(*plugins, recipe="first/config.gin", out="second")
+    assert repeatable("first") == repeatable("second")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_options_set_is_in_the_configuration():
+    run = explored("--seeds", "5,2", bindings=["environment.DeepSea.mapping_seed = 42"])
+    bound = bound_in(run.config)
+    assert bound["experiment.seeds"] == "(5, 2)"
+    assert bound["environment.DeepSea.mapping_seed"] == "42"
+    assert {row["seed"] for row in rows_of("out")} == {"5", "2"}
+
+
+# Any part swapped
+
+SWAPS = {
+    "a-tilde": ["agent.Indexed.target = @selection.SampledArgmax"],
+    "no prior": ["agent.Indexed.prior = @prior.NoPrior"],
+    "beta_2 alone": ["prior.Additive.uncertainty_scale = 5.0"],
+    "one head": ["uncertainty.SoftplusHeads.heads = 1"],
+    "masked heads": ["uncertainty.SoftplusHeads.train_heads = 'masked'"],
+    "TD at sampled indices": ["agent.Indexed.objective = @objective.SampledTD", "objective.SampledTD.indices = 3"],
+    "noise": ["agent.Indexed.objective = @objective.SampledTD", "objective.SampledTD.noise = 0.5"],
+    "heads on an ensemble of means": [
+        "agent.Indexed.uncertainty = [@uncertainty.Ensemble, @uncertainty.SoftplusHeads]",
+        "uncertainty.Ensemble.size = 3",
+    ],
+    "an ensemble": [
+        "agent.Indexed.uncertainty = @uncertainty.Ensemble",
+        "agent.Indexed.objective = @objective.SampledTD",
+    ],
+    "epsilon-greedy Thompson sampling": [
+        "agent.Indexed.acting = @selection.EpsilonGreedy",
+        "selection.EpsilonGreedy.greedy = @selection.SampledArgmax",
+    ],
+    "optimistic targets": [
+        "agent.Indexed.target = @selection.OptimisticArgmax",
+        "selection.OptimisticArgmax.draws = 4",
+        "selection.OptimisticArgmax.quantile = 0.9",
+    ],
+    "Boltzmann": ["agent.Indexed.acting = @selection.Boltzmann", "selection.Boltzmann.temperature = 0.5"],
+    "two schedules": [
+        "objective.WassersteinTD.sigma = @sigma/schedule.Linear",
+        "sigma/schedule.Linear.start = 2.0",
+        "sigma/schedule.Linear.end = 1.0",
+        "agent.Indexed.acting = @selection.EpsilonGreedy",
+        "selection.EpsilonGreedy.epsilon = @epsilon/schedule.Linear",
+        "epsilon/schedule.Linear.start = 1.0",
+        "epsilon/schedule.Linear.end = 0.0",
+    ],
+    "learning within the episode": ["agent.Indexed.learn_every = 2"],
+    "another initialiser": ["value.MLP.init = 'glorot_uniform'", "prior.Additive.init = 'he_normal'"],
+    "a stochastic sea": ["environment.DeepSea.deterministic = False"],
+    "a small replay": ["agent.Indexed.replay_capacity = 7"],
+}
+
+
+@pytest.mark.parametrize("bindings", SWAPS.values(), ids=SWAPS)
+def test_a_part_of_pins_is_swapped_in_bindings(bindings):
+    run = explored(bindings=bindings)
+    assert run.status == "done"
+    expected = dict(binding.split(" = ") for binding in bindings)
+    assert expected.items() <= bound_in(run.config).items()
+    loss = run.info["columns"][run.info["columns"].index("index") + 1]
+    assert all(row[loss] for row in rows_of("out")[2:]), "it has not learned"
+
+
+@pytest.mark.parametrize(
+    "bindings",
+    [
+        ["uncertainty.Ensemble.size = 3"],
+        ["agent.Indexed.target = @selection.MeanArgmax"],
+        ["agent.Indexed.mask_probability = 1.0"],
+    ],
+    ids=["three members", "a-bar", "no bootstrap"],
+)
+def test_a_part_of_an_ensemble_is_swapped_in_bindings(bindings):
+    run = explored(recipe="bsp10_deep_sea", bindings=bindings)
+    assert dict(binding.split(" = ") for binding in bindings).items() <= bound_in(run.config).items()
+
+
+@pytest.mark.parametrize("id", ["catch/0", "cartpole/0", "mountain_car/0", "bandit/0", "deep_sea_stochastic/0"])
+def test_the_environment_is_any_of_bsuites(id):
+    bindings = ["experiment.environment = @environment.Bsuite", f"environment.Bsuite.id = '{id}'"]
+    run = explored(recipe="pins_cartpole", bindings=bindings)
+    assert bound_in(run.config)["environment.Bsuite.id"] == repr(id)
+    assert all(row["mean_loss"] for row in rows_of("out") if row["episode"] == "2")
+
+
+def test_the_update_step_is_compiled_on_request():
+    bindings = ["agent.Indexed.compile = True", "value.MLP.hidden = (4,)", "agent.Indexed.batch_size = 8"]
+    compiled = explored(recipe="dqn_deep_sea", bindings=bindings, out="compiled").episodes
+    eager = explored(recipe="dqn_deep_sea", bindings=bindings[1:], out="eager").episodes
+    assert compiled["loss"][2:].tolist() == pytest.approx(eager["loss"][2:].tolist(), rel=1e-4)
+
+
+def test_evaluation_episodes_are_played_now_and_then():
+    run = explored(bindings=["experiment.evaluate_every = 2", "agent.Indexed.evaluation = @selection.SampledArgmax"])
+    assert [(row["episode"], bool(row["evaluation"])) for row in rows_of("out")[::2]] == [
+        ("1", False),
+        ("2", True),
+        ("3", False),
+        ("4", True),
+    ]
+    explored(out="unwatched")
+    watched = {name: column for name, column in run.episodes.items() if name not in ("evaluation", "seconds")}
+    unwatched = Run.open("unwatched").episodes
+    assert all(column.tolist() == pytest.approx(unwatched[name].tolist(), nan_ok=True) for name, column in
+               watched.items() if name != "index")  # fmt: skip
+    assert watched["index"].tolist() == unwatched["index"].tolist()
+
+
+def test_a_run_stops_when_every_seed_has_solved_its_task():
+    bindings = ["experiment.stop_when_solved = True", "experiment.episodes = 200", "environment.DeepSea.size = 2"]
+    run = explored(bindings=bindings)
+    solved = [seed["solved_at"] for seed in run.summary["seeds"].values()]
+    assert run.status == "done"
+    assert len(rows_of("out")) == 2 * max(solved) < 400
+
+
+# Plugins
+
+
+def test_a_file_with_a_new_uncertainty_network_is_used_by_name(plugin):
+    bindings = [USE_WIDE_HEADS, "uncertainty.WideHeads.heads = 3"]
+    run = explored(*plugin(WIDE_HEADS, "wide.py"), bindings=bindings)
+    bound = bound_in(run.config)
+    assert bound["agent.Indexed.uncertainty"] == "@uncertainty.WideHeads"
+    assert (bound["uncertainty.WideHeads.heads"], bound["uncertainty.WideHeads.width"]) == ("3", "24")
+    assert {"name": "wide", "version": "", "source": "wide.py"} in run.info["plugins"]
+    assert {row["index"].split()[1] for row in rows_of("out")} <= {"head=0", "head=1", "head=2"}
+
+
+def test_an_installed_package_is_used_without_being_named(folder):
+    site = folder / "site"
+    metadata = site / "wide_heads-1.2.dist-info"
+    metadata.mkdir(parents=True)
+    (site / "wide_heads.py").write_text(textwrap.dedent(WIDE_HEADS))
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wide-heads\nVersion: 1.2\n")
+    (metadata / "entry_points.txt").write_text("[explore]\nwide = wide_heads\n")
+    done = in_a_process_of_its_own(command(bindings=[USE_WIDE_HEADS]), site)
+    assert done.returncode == 0, done.stderr
+    source = "entry point (wide-heads 1.2)"
+    assert {"name": "wide", "version": "1.2", "source": source} in Run.open(folder / "out").info["plugins"]
+
+
+WATCHER = """
+    from explore import hookimpl
+
+    seen = []
+
+    @hookimpl
+    def explore_run_started(run):
+        seen.append(("started", run.status, sorted(path.name for path in run.folder.iterdir())))
+
+    @hookimpl
+    def explore_episode_finished(run, rows):
+        on_disk = run.episodes["episode"].tolist()
+        seen.append(("episode", run.status, [(row["seed"], row["episode"]) for row in rows], on_disk[-len(rows):]))
+
+    @hookimpl
+    def explore_run_finished(run, summary):
+        seen.append(("finished", run.status, summary == run.summary, summary["overall"]["seeds"]))
+"""
+
+
+def test_a_watcher_sees_the_run_in_order_and_every_row_on_disk(plugin):
+    explored(*plugin(WATCHER, "watcher.py"), bindings=["experiment.episodes = 2"])
+    assert sys.modules["explore_plugin_watcher"].seen == [
+        ("started", "running", ["config.gin", "episodes.csv", "run.json"]),
+        ("episode", "running", [(0, 1), (1, 1)], [1, 1]),
+        ("episode", "running", [(0, 2), (1, 2)], [2, 2]),
+        ("finished", "done", True, 2),
+    ]
+
+
+# What is printed
+
+
+def test_quiet_prints_nothing(capsys):
+    explored()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_is_plain_lines_without_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    explored(quiet=False)
+    out, err = capsys.readouterr()
+    assert "4" in out
+    assert "\033" not in out
+    assert err == ""
+
+
+def test_bindings_without_effect_are_noted(capsys):
+    explored(bindings=["schedule.Linear.until = 0.5"])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        'explore: note: -b "schedule.Linear.until = 0.5": schedule.Linear.until = 0.5 has no effect in this run\n'
+    )
+
+
+# Runs that end before their time
+
+AT_EPISODE_2 = """
+    from explore import hookimpl
+
+    @hookimpl
+    def explore_episode_finished(run, rows):
+        if rows[0]["episode"] == 2:
+            raise {}
+"""
+
+
+def ended(code, *options, **choices):
+    """Runs a command that ends with an exit code; returns the run and how many rows it left."""
+    assert main(command(*options, "--quiet", **choices)) == code
+    run = Run.open("out")
+    assert json.loads(Path("out", "summary.json").read_text())["overall"]["seeds"] == 2
+    return run, len(rows_of("out"))
+
+
+def test_an_interrupted_run_keeps_its_rows_and_what_was_learned(plugin, capsys):
+    run, rows = ended(130, *plugin(AT_EPISODE_2.format("KeyboardInterrupt")))
+    assert (run.status, run.info["reason"], rows) == ("interrupted", None, 4)
+    assert run.weights
+    assert capsys.readouterr() == ("", "explore: interrupted\n")
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run_with_its_rows_on_disk(capsys):
+    run, rows = ended(1, bindings=["agent.Indexed.learning_rate = 1e30"])
+    assert (run.status, rows) == ("failed", 2)
+    assert "loss of seed 0 is nan" in run.info["reason"]
+    assert capsys.readouterr() == ("", f"explore: error: {run.info['reason']}\n")
+
+
+@pytest.mark.xfail(strict=True, reason="the message names the seed only")
+def test_a_loss_that_is_not_a_number_is_told_with_its_episode(capsys):
+    run, _ = ended(1, bindings=["agent.Indexed.learning_rate = 1e30"])
+    assert "episode 2" in run.info["reason"]
+
+
+def test_a_network_that_turns_negative_ends_the_run(plugin, capsys):
+    turning = WIDE_HEADS.replace("softplus(self.net(obs))", "(1 + self.net(obs) - self.net(obs).detach().clone())")
+    turning = turning.replace("super().__init__(heads)", "super().__init__(heads); self.calls = 0")
+    turning = turning.replace("return (1 +", "self.calls += 1\n            return (3 - self.calls +")
+    run, rows = ended(1, *plugin(turning, "wide.py"), bindings=[USE_WIDE_HEADS, "agent.Indexed.prior = @prior.NoPrior"])
+    assert run.status == "failed"
+    assert "WideHeads gave a negative uncertainty; it must never be below 0" in run.info["reason"]
+
+
+def test_a_bug_in_a_watcher_ends_the_run_without_a_traceback(plugin, capsys):
+    run, rows = ended(1, *plugin(AT_EPISODE_2.format("LookupError('no such page')")))
+    assert (run.status, run.info["reason"], rows) == ("failed", "LookupError: no such page", 4)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "LookupError: no such page" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.xfail(strict=True, reason="it is called a bug in explore")
+def test_a_bug_in_a_watcher_is_told_with_the_plugin_and_its_line(plugin, capsys):
+    ended(1, *plugin(AT_EPISODE_2.format("LookupError('no such page')")))
+    err = capsys.readouterr().err
+    assert "mine.py:7" in err
+    assert "a bug in explore" not in err
+
+
+@pytest.mark.xfail(strict=True, reason="the first hook is called outside the try: the run stays 'running' for ever")
+@pytest.mark.parametrize(
+    ("exception", "code", "status"), [("LookupError", 1, "failed"), ("KeyboardInterrupt", 130, "interrupted")]
+)
+def test_a_run_that_ends_before_its_first_episode_says_so(plugin, exception, code, status):
+    text = AT_EPISODE_2.format(exception).replace("episode_finished(run, rows)", "run_started(run)")
+    run, rows = ended(code, *plugin(text.replace('rows[0]["episode"] == 2', "run")))
+    assert (run.status, rows) == (status, 0)
