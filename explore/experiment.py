@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from explore import config as configuration
-from explore.discovery import Registry, discover
+from explore.discovery import Registry, discover, line_in
 from explore.errors import RunFailed
 from explore.gin_files import binding
 from explore.interfaces import Agent, Judge, Spec
@@ -139,16 +140,16 @@ def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
         rows = [{**row, "seconds": seconds} for row in rows]
         steps = sum(row["steps"] for row in rows)
         run.add(rows)
-        registry.hook.explore_episode_finished(run=run, rows=rows)
+        _tell(registry.hook.explore_episode_finished, run=run, rows=rows)
 
     def finish(status: str, reason: str | None = None) -> None:
         judges = dict(zip(experiment.seeds, experiment.judges))
         summary = summarise(judges, task=experiment.task, steps=steps)
         run.finish(status, summary, reason, seconds=time.perf_counter() - started)
-        registry.hook.explore_run_finished(run=run, summary=summary)
+        _tell(registry.hook.explore_run_finished, run=run, summary=summary)
 
-    registry.hook.explore_run_started(run=run)
     try:
+        _tell(registry.hook.explore_run_started, run=run)
         experiment.run(record)
         run.save_weights(experiment.agent.state_dict())
     except KeyboardInterrupt:
@@ -159,6 +160,19 @@ def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
         finish("failed", f"{type(error).__name__}: {error}" if not isinstance(error, RunFailed) else str(error))
         raise
     finish("done")
+
+
+def _tell(hook: Any, **news: Any) -> None:
+    """Calls a lifecycle hook; what a plugin that watches does wrong ends the run, and the plugin is named."""
+    try:
+        hook(**news)
+    except Exception as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        for implementation in hook.get_hookimpls():
+            if where := line_in(error, inspect.getfile(implementation.function)):
+                name = implementation.plugin_name
+                raise RunFailed(f"{hook.name} of the plugin {name} raises {what}{where}") from error
+        raise
 
 
 def _spec(environment: dm_env.Environment) -> Spec:

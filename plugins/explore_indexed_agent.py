@@ -52,7 +52,7 @@ class Indexed(Agent):
       replay_capacity: transitions kept for each seed.
       min_replay: steps stored before learning starts.
       mask_probability: probability of each bit of a transition's bootstrap mask.
-      compile: compile the loss and its gradient with torch.compile.
+      compile: compile the update step (loss, gradient and Adam) with torch.compile.
     """
 
     def __init__(
@@ -115,12 +115,14 @@ class Indexed(Agent):
         self.columns = ("index", *self.objective.losses, "uncertainty")
         self.steps = [0] * lanes
         self.phases = [0] * lanes
+        self.episode = 0
         self.progress = 0.0
         self.index: Index = ()
         self.evaluation_index: Index = ()
         self.latest: dict[str, list[float | None]] = {}
 
     def begin_episode(self, observations: np.ndarray, progress: float) -> None:
+        self.episode += 1
         self.progress = progress
         self.index = self.function.draw(self.streams["index"], 1, 1)
         self.latest = {name: [None] * len(self.steps) for name in self.columns[1:]}
@@ -188,7 +190,8 @@ class Indexed(Agent):
             numbers = tensor.tolist()
             for lane in lanes:
                 if not np.isfinite(numbers[lane]):
-                    raise RunFailed(f"{name} of seed {streams.seeds[lane]} is {numbers[lane]}")
+                    seed = streams.seeds[lane]
+                    raise RunFailed(f"{name} of seed {seed} turned {numbers[lane]} in episode {self.episode}")
                 self.latest[name][lane] = numbers[lane]
         for lane in lanes:
             self.phases[lane] += 1

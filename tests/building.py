@@ -74,6 +74,10 @@ class Walk(dm_env.Environment):
         return specs.DiscreteArray(self.spec.num_actions)
 
 
+def spec_of(environment: dm_env.Environment) -> Spec:
+    return Spec(environment.observation_spec(), environment.action_spec().num_values)
+
+
 def build(seeds: Sequence[int] = (0, 1), spec: Spec = FLOATS, **parts: Any) -> Indexed:
     """An agent, that of PINs if no parts are given."""
     return Indexed(spec, Streams(seeds), torch.device("cpu"), **(PINS | parts))

@@ -15,11 +15,10 @@ from explore_priors import Additive, NoPrior
 from explore_softplus_heads import SoftplusHeads
 from torch import nn
 
+from explore import nn as lane_nn
 from explore.errors import RunFailed
 from explore.indexed import IndexedValue
 from explore.interfaces import ScaleModule, UncertaintyModule, ValueNetwork
-from explore.nn import MLP as Perceptron
-from explore.nn import Linear
 from explore.streams import stream
 
 SEEDS = (0, 5)
@@ -98,7 +97,9 @@ def test_acting_learning_and_target_features_are_the_same_before_learning(parts,
     frozen = q.prior_features(obs) if q.prior.has_twin else torch.zeros(2, 5, 0)
     assert frozen.shape[2:] == q.prior_shape
     action = torch.arange(10).view(2, 5) % 3
-    taken = frozen.gather(2, action[:, :, None, None].expand(-1, -1, 1, frozen.shape[-1])) if q.prior.has_twin else frozen
+    taken = (
+        frozen.gather(2, action[:, :, None, None].expand(-1, -1, 1, frozen.shape[-1])) if q.prior.has_twin else frozen
+    )
     acting, target = q.acting_features(obs), q.target_features(obs, frozen)
     for a, t, trained in zip(acting, target, q.trained_features(obs, action, taken), strict=True):
         torch.testing.assert_close(a, t)
@@ -142,7 +143,7 @@ def test_priors_are_random_twins_with_their_own_streams():
 def test_a_prior_can_have_its_own_initialiser():
     q = function([HEADS], partial(Additive, init="glorot_uniform"))
     for stack in q.stacks:
-        biases = {copy: [m.bias.any() for m in getattr(stack, copy).modules() if isinstance(m, Linear)]
+        biases = {copy: [m.bias.any() for m in getattr(stack, copy).modules() if isinstance(m, lane_nn.Linear)]
                   for copy in ("trained", "prior")}  # fmt: skip
         assert all(biases["trained"]) and not any(biases["prior"])
 
@@ -152,14 +153,14 @@ def test_no_prior_has_no_twin():
 
 
 def test_two_replications_of_the_value_network_are_refused():
-    with pytest.raises(ValueError, match="uncertainty has Ensemble and Deterministic: .* only one of them can"):
+    with pytest.raises(ValueError, match=r"uncertainty has Ensemble and Deterministic: .* only one of them can"):
         function([MEMBERS, Deterministic])
 
 
 class Misshapen(ValueNetwork):
     def __init__(self, spec):
         super().__init__()
-        self.net = Perceptron(spec.observation, (4,), spec.num_actions + 1)
+        self.net = lane_nn.MLP(spec.observation, (4,), spec.num_actions + 1)
 
     def forward(self, obs):
         return self.net(obs)
@@ -168,7 +169,7 @@ class Misshapen(ValueNetwork):
 class FlatHeads(ScaleModule):
     def __init__(self, spec):
         super().__init__(2)
-        self.net = Perceptron(spec.observation, (4,), spec.num_actions * 2)
+        self.net = lane_nn.MLP(spec.observation, (4,), spec.num_actions * 2)
 
     def forward(self, obs):
         return self.net(obs).exp()
@@ -192,7 +193,11 @@ class FailingHeads(FlatHeads):
 @pytest.mark.parametrize(
     "value, parts, message",
     [
-        (Misshapen, [HEADS], r"Misshapen gives values of shape \[2, 32, 4\], expected \[lanes, batch, actions\] = \[2, 32, 3\]"),
+        (
+            Misshapen,
+            [HEADS],
+            r"Misshapen gives values of shape \[2, 32, 4\], expected \[lanes, batch, actions\] = \[2, 32, 3\]",
+        ),
         (MLP, [FlatHeads], r"FlatHeads gives values of shape \[2, 32, 6\], expected .*heads\] = \[2, 32, 3, 2\]"),
         (MLP, [NegativeHeads], "NegativeHeads gives negative uncertainties; they must be at least 0"),
         (MLP, [TupleHeads], "TupleHeads must return a tensor, got tuple"),
@@ -219,7 +224,7 @@ class Circle(UncertaintyModule):
 
     def __init__(self, spec):
         super().__init__()
-        self.net = Perceptron(spec.observation, (4,), spec.num_actions * 2)
+        self.net = lane_nn.MLP(spec.observation, (4,), spec.num_actions * 2)
 
     def forward(self, obs):
         return self.net(obs).unflatten(-1, (-1, 2))

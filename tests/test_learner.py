@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from building import BSP, CELLS, FLOATS, PINS, Walk, build, live
+from explore_deterministic import Deterministic
 from explore_ensemble import Ensemble
 from explore_indexed_agent import Indexed
 from explore_objectives import SampledTD, WassersteinTD
@@ -170,13 +171,14 @@ def bootstrapped_phase(seed: PlainSeed, data: list[Transition], noise: float, sa
     for start in range(0, len(data), BATCH_SIZE):
         loss = torch.zeros((), dtype=torch.float64)
         for t in data[start : start + BATCH_SIZE]:
+            mask, _ = split_mask(t.mask, members)
             next_values = [f.at_target(t.next_obs) for f in seed.means]
             for k in range(members):
                 next_action = int((next_values[k] if sampled else sum(next_values)).argmax())
                 y = t.reward + (noise * t.noise[k] if noise else 0)
                 if not t.terminal:
                     y = y + DISCOUNT * next_values[k][next_action]
-                loss = loss + t.mask[k] * (seed.means[k](t.obs)[t.action] - y) ** 2 / BATCH_SIZE
+                loss = loss + mask[k] * (seed.means[k](t.obs)[t.action] - y) ** 2 / BATCH_SIZE
         seed.step(loss)
         total += loss.item()
     seed.end_of_phase()
@@ -220,10 +222,8 @@ def assert_learns_like(
     **parts: Any,
 ) -> None:
     """A run of the agent equals plain loops that are given the same weights and transitions."""
-    agent = build(
-        SEEDS, spec, batch_size=BATCH_SIZE, target_period=TARGET_PERIOD, discount=DISCOUNT,
-        learning_rate=LEARNING_RATE, **parts,
-    )  # fmt: skip
+    settings = {"target_period": TARGET_PERIOD, "discount": DISCOUNT, "learning_rate": LEARNING_RATE}
+    agent = build(SEEDS, spec, **(parts | settings | {"batch_size": BATCH_SIZE}))
     seeds = [PlainSeed(agent, lane) for lane in range(len(SEEDS))]
     phases: list[tuple[Batch, list[int], float]] = []
     learn = agent.learner.learn
@@ -240,7 +240,7 @@ def assert_learns_like(
         mine = [(list(transitions(batch, lane, cells)), progress) for batch, lanes, progress in phases if lane in lanes]
         seen = [t for data, _ in mine for t in data]
         assert {t.terminal for t in seen} == {True, False}
-        assert {any(t.mask[-HEADS:]) for t in seen} == {True, False}
+        assert {any(t.mask[-HEADS:]) for t in seen} == {True, False} or not seen[0].mask
         for (data, progress), row in zip(mine, rows[SEEDS[lane]][-len(mine) :], strict=True):
             for name, loss in plain_phase(plain, data, progress).items():
                 assert row[name] == pytest.approx(loss, rel=1e-4)
@@ -279,8 +279,15 @@ def test_ensembles_learn_as_bootstrapped_dqn(spec, target, noise, prior, monkeyp
         return bootstrapped_phase(seed, data, noise, target is SampledArgmax)
 
     parts = BSP | {"prior": prior, "objective": partial(SampledTD, noise=noise), "target": target}
-    parts.pop("batch_size")
     assert_learns_like(plain_phase, monkeypatch, spec, **parts)
+
+
+@pytest.mark.parametrize("target", [MeanArgmax, SampledArgmax])
+def test_without_uncertainty_it_is_dqn(target, monkeypatch):
+    def plain_phase(seed, data, progress):
+        return bootstrapped_phase(seed, data, noise=0.0, sampled=True)
+
+    assert_learns_like(plain_phase, monkeypatch, uncertainty=Deterministic, objective=SampledTD, target=target)
 
 
 @pytest.mark.parametrize("target", [MeanArgmax, SampledArgmax])

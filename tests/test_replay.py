@@ -59,7 +59,12 @@ class Diary:
 
 def test_every_transition_comes_back_as_it_was_and_equally_often():
     diary = Diary(Replay(OBSERVATION, 1, 100))
-    for length, end in [(3, dm_env.termination), (4, dm_env.truncation), (1, dm_env.truncation), (2, dm_env.termination)]:
+    for length, end in [
+        (3, dm_env.termination),
+        (4, dm_env.truncation),
+        (1, dm_env.truncation),
+        (2, dm_env.termination),
+    ]:
         diary.episode(length, end)
     counts = diary.sampled(10_000)
     assert len(counts) == 10

@@ -13,7 +13,7 @@ from explore_selections import Boltzmann, EpsilonGreedy, MeanArgmax, OptimisticA
 
 from explore.indexed import IndexedValue
 from explore.interfaces import Beliefs
-from explore.streams import stream
+from explore.streams import normal, stream, uniform
 
 DRAWS = 6000
 FUNCTION = IndexedValue(FLOATS, (0,), PINS["value"], [partial(Ensemble, size=3)], PINS["prior"]())
@@ -45,7 +45,7 @@ def test_the_sampled_argmax_is_that_of_the_index(member, best):
 
 
 def test_the_mean_of_pins_is_that_of_the_mean_network():
-    mean, scale = torch.randn(1, 50, 3, 1), 10 * torch.rand(1, 50, 3, 3)
+    mean, scale = normal([stream(0, "mean")], 50, 3, 1), 10 * uniform([stream(0, "scale")], 50, 3, 3)
     index = (torch.ones(1, 1, 1, 1), torch.tensor([0.0, -2.0, 0.0]).view(1, 1, 1, 3))
     beliefs = Beliefs(HEADS, (mean, scale), index, [stream(0, "acting")], 0.0)
     assert torch.equal(MeanArgmax().select(beliefs)[..., 0], mean[..., 0].argmax(-1))

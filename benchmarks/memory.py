@@ -1,0 +1,65 @@
+"""Peak memory of PINs on Deep-sea N = 50 with 5 seeds and 10,000 episodes: the goal is 1.5 GB.
+
+    python benchmarks/memory.py [--full] [--size 50] [--episodes 10000]
+
+By default the episodes are random and each is preceded by one minibatch instead of ten, so the
+replay grows as in a real run but sooner; a few whole learning phases follow. `--full` is the real run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from collections.abc import Sequence
+
+import numpy as np
+
+from explore.config import binding, load
+from explore.discovery import discover
+from explore.experiment import Experiment
+from explore.loop import play
+
+
+def fill(experiment: Experiment) -> None:
+    agent, random = experiment.agent, np.random.default_rng(0)
+    whole, agent.batches_per_episode = agent.batches_per_episode, 1
+
+    def act(observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+        return random.integers(2, size=len(active)).tolist()
+
+    for _ in range(experiment.episodes):
+        play(experiment.environments, act, lambda obs: agent.begin_episode(obs, progress=0.5), agent.observe)
+    agent.batches_per_episode = whole
+    for _ in range(10):
+        play(experiment.environments, agent.act, lambda obs: agent.begin_episode(obs, progress=0.5), agent.observe)
+
+
+def peak() -> float:
+    """Resident memory of this process at its highest, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Peak memory of PINs on a large Deep-sea, 5 seeds.")
+    parser.add_argument("--full", action="store_true", help="run the real thing, learning included")
+    parser.add_argument("--size", type=int, default=50, help="of the Deep-sea (default: %(default)s)")
+    parser.add_argument("--episodes", type=int, default=10_000, help="of each seed (default: %(default)s)")
+    options = parser.parse_args()
+
+    bindings = {
+        "environment.DeepSea.size": options.size,
+        "experiment.episodes": options.episodes,
+        "experiment.seeds": tuple(range(5)),
+    }
+    experiment = load("pins_deep_sea", [binding(*pair) for pair in bindings.items()], discover()).build()
+    print(f"peak memory once built: {peak():,.0f} MB")
+    if options.full:
+        experiment.run(record=lambda rows: None)
+    else:
+        fill(experiment)
+    steps = experiment.agent.replay.size(0)
+    print(f"peak memory with {steps:,} steps of each seed in the replay: {peak():,.0f} MB (goal: below 1,536)")
+
+
+if __name__ == "__main__":
+    main()
