@@ -52,6 +52,7 @@ def ours(size: int, seeds: int) -> Phase:
         "agent.Indexed.batch_size": BATCH_SIZE,
         "agent.Indexed.batches_per_episode": UPDATES,
         "agent.Indexed.target_period": TARGET_PERIOD,
+        "agent.Indexed.min_replay": 1,
     }
     experiment = load("bsp10_deep_sea", [binding(*pair) for pair in bindings.items()], discover()).build()
     agent, learning = experiment.agent, []

@@ -85,6 +85,8 @@ def ours(task: Task, seeds: int, compiled: bool, registry: Registry) -> Episode:
     bindings = [
         *task.bindings,
         binding("experiment.seeds", tuple(range(seeds))),
+        binding("agent.Indexed.batches_per_episode", task.updates),
+        binding("agent.Indexed.min_replay", 1),  # every episode timed is one with learning
         binding("agent.Indexed.compile", compiled),
     ]
     experiment = load(task.recipe, bindings, registry).build()

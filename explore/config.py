@@ -33,6 +33,7 @@ from explore.gin_files import (
     find_file,
     is_literal,
     leaves,
+    literal,
     one_line,
     read_file,
     read_text,
@@ -129,6 +130,11 @@ class Config:
         self._set_up_gin()
         try:
             root = gin.get_configurable(self._selector(ROOT))()
+        except RecursionError as error:
+            for one in self._bindings.values():
+                if any(isinstance(leaf, Reference) and leaf.name == one.name for leaf in leaves(one.value)):
+                    raise UserError(f"{one.where}: {one.name} refers to itself, so it could never be built") from error
+            raise
         except Exception as error:
             explained = self._explained(error)
             if explained is None:
@@ -204,7 +210,6 @@ class Config:
             raise UserError(f"{one.where}: {one.name} has no parameter {one.parameter!r}{near}")
         parameter = known[one.parameter]
         fitting = self._fitting(parameter)
-        misfit = f"does not fit {one.name}.{one.parameter}, which takes {', '.join(fitting) or 'what no plugin has'}"
         for leaf in leaves(one.value):
             if isinstance(leaf, Reference):
                 self._check_name(leaf.name, one.where)
@@ -212,9 +217,14 @@ class Config:
                     right = replace(leaf, called=False)
                     raise UserError(f"{one.where}: write {right} without parentheses: the core calls it when needed")
                 if parameter.classes and leaf.name not in fitting:
-                    raise UserError(f"{one.where}: {leaf.name} {misfit}")
-            elif leaf is not None and not parameter.literals:
-                raise UserError(f"{one.where}: {leaf!r} {misfit}")
+                    takes = ", ".join(fitting) or "what no plugin has"
+                    raise UserError(
+                        f"{one.where}: {leaf.name} does not fit {one.name}.{one.parameter}, which takes {takes}"
+                    )
+        if not parameter.fits(one.value):
+            examples = f" ({', '.join('@' + name for name in fitting)})" if parameter.classes else ""
+            given = literal(one.value)
+            raise UserError(f"{one.where}: {one.name}: {one.parameter} must be {parameter.kind}{examples}, got {given}")
 
     def _fitting(self, parameter: Parameter) -> list[str]:
         """The names of the components that a parameter takes."""
@@ -311,14 +321,17 @@ class Config:
         return None
 
     def _place(self, name: str, scope: str, message: str) -> str:
-        """Where the parameter that a message begins with was bound, else where the component was chosen."""
-        one = self._effective(scope, name, message.split(" ")[0])
+        """Where the parameter or the component that a message begins with was bound, else where `name` was."""
+        subject = message.split(" ")[0].rstrip(":,")
+        one = self._effective(scope, name, subject)
         if one and one.where:
             return f"{one.where}: "
-        for prefix in _prefixes(scope):
-            for one in self._bindings.values():
-                if one.where and Reference(prefix, name) in leaves(one.value):
-                    return f"{one.where}: "
+        named = [known for known in self._known if subject in (known, known.rpartition(".")[2])]
+        for chosen in (*named, name):
+            for prefix in _prefixes(scope):
+                for one in reversed(self._bindings.values()):
+                    if one.where and Reference(prefix, chosen) in leaves(one.value):
+                        return f"{one.where}: "
         return ""
 
 

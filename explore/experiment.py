@@ -15,7 +15,7 @@ import torch
 
 from explore import config as configuration
 from explore.discovery import Registry, discover, line_in
-from explore.errors import RunFailed
+from explore.errors import RunFailed, UserError
 from explore.gin_files import binding
 from explore.interfaces import Agent, Judge, Spec
 from explore.loop import play, train
@@ -49,10 +49,8 @@ class Experiment:
         device: str = "cpu",
     ):
         for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
-            if not ((isinstance(number, int) and number >= 1) or (name == "evaluate_every" and number is None)):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
-        if not isinstance(stop_when_solved, bool):
-            raise ValueError(f"stop_when_solved must be True or False, got {stop_when_solved!r}")
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number!r}")
         torch.set_num_threads(threads)
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
         self.seeds, self.threads = _checked_seeds(seeds), threads
@@ -99,8 +97,9 @@ def run(
 
     `bindings`, `seeds`, `out`, `plugins` and `allow_imports` are the options of `explore run`.
     """
+    bindings, plugins = _listed(bindings), _listed(plugins)
     if seeds is not None:
-        bindings = [*bindings, binding("experiment.seeds", tuple(map(int, seeds)))]
+        bindings = [*bindings, binding("experiment.seeds", tuple(np.array(list(seeds)).tolist()))]
     registry = discover(plugins)
     loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
     experiment: Experiment = loaded.build()
@@ -122,11 +121,16 @@ def run(
     return run
 
 
-def load_agent(folder: str | Path, plugins: Sequence[str] = ()) -> Agent:
+def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
     """The agent of a run as it was in the end, to be asked for values, uncertainty and actions."""
     run = Run.open(Path(folder))
-    agent = configuration.load(run.folder / "config.gin", (), discover(plugins)).build().agent
-    agent.load_state_dict(run.weights)
+    registry = discover(_listed(plugins))
+    loaded = configuration.load(run.folder / "config.gin", (), registry, allow_imports=allow_imports)
+    agent: Agent = loaded.build().agent
+    try:
+        agent.load_state_dict(run.weights)
+    except (KeyError, RuntimeError) as error:
+        raise UserError(f"the weights in {run.folder} do not fit its configuration: {error}") from error
     return agent
 
 
@@ -162,6 +166,10 @@ def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
     finish("done")
 
 
+def _listed(texts: Sequence[str]) -> Sequence[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
 def _tell(hook: Any, **news: Any) -> None:
     """Calls a lifecycle hook; what a plugin that watches does wrong ends the run, and the plugin is named."""
     try:
@@ -183,16 +191,14 @@ def _spec(environment: dm_env.Environment) -> Spec:
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-    if not isinstance(seeds, list | tuple) or not seeds:
-        raise ValueError(f"seeds must be a list of whole numbers such as (0, 1, 2), got {seeds!r}")
-    for seed in seeds:
-        if not isinstance(seed, int | np.integer) or seed < 0 or list(seeds).count(seed) > 1:
-            raise ValueError(f"seeds must be different whole numbers of at least 0, got {seed!r} in {seeds!r}")
-    return tuple(map(int, seeds))
+    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be different whole numbers of at least 0 such as (0, 1, 2), got {seeds!r}")
+    return tuple(seeds)
 
 
 def _checked_device(device: str) -> torch.device:
     try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
+        torch.zeros(1, device=device).item()
+        return torch.device(device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(f"device {device!r} is not to be had here: {str(error).splitlines()[0]}") from error

@@ -215,8 +215,8 @@ def _check_outputs(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequen
 def _output(network: nn.Module, name: str, obs: Tensor) -> Tensor:
     try:
         output = network(obs)
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(f"{name} fails on observations of shape {list(obs.shape)}: {reason}") from error
     if not isinstance(output, Tensor):
         raise ValueError(f"{name} must return a tensor, got {type(output).__name__}")

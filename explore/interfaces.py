@@ -5,8 +5,10 @@ action given an index i drawn from a fixed distribution. Drawing i samples one p
 function. The core composes it from parts (`UncertaintyModule`s, the first of which holds the
 value network), and every selection and objective works on the composition.
 
-A component is a class. The core builds it; gin fills the parameters after the first. It reports a
-bad parameter with a plain `ValueError("heads must be at least 1, got 0")`; the core adds where.
+A component is a class. The core builds it; gin fills the parameters after the first. Values are
+checked against the annotations of parameters (`heads: int`) before anything is built; what else is
+wrong a component reports with a plain `ValueError("heads must be at least 1, got 0")`, and the core
+adds where.
 
 Every tensor has a leading axis of lanes, one per seed. Shapes are written in terms of
 `lanes`, `batch` (observations per lane), `draws` (indices per observation), `actions` and `size`
@@ -135,8 +137,8 @@ class Members(UncertaintyModule):
 
     def __init__(self, count: int):
         super().__init__()
-        if not isinstance(count, int) or count < 1:
-            raise ValueError(f"size must be a whole number of at least 1, got {count!r}")
+        if count < 1:
+            raise ValueError(f"size must be at least 1, got {count!r}")
         self.size = count
         self.random = count > 1
         self.mask_size = count if self.random else 0
@@ -194,8 +196,8 @@ class ScaleModule(UncertaintyModule):
 
     def __init__(self, heads: int, train_heads: str = "one"):
         super().__init__()
-        if not isinstance(heads, int) or heads < 1:
-            raise ValueError(f"heads must be a whole number of at least 1, got {heads!r}")
+        if heads < 1:
+            raise ValueError(f"heads must be at least 1, got {heads!r}")
         if train_heads not in ("one", "masked"):
             raise ValueError(f"train_heads must be 'one' or 'masked', got {train_heads!r}")
         self.size = self.mask_size = self.heads = heads
@@ -374,14 +376,12 @@ def scheduled(
     value: float | type[Schedule], name: str, minimum: float = -math.inf, maximum: float = math.inf
 ) -> Callable[[float], float]:
     """A parameter that may be a number or a schedule, as a function of progress."""
-    if isinstance(value, type):
-        return value()
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number or a schedule, got {value!r}")
-    if not minimum <= value <= maximum:
-        bounds = f"at least {minimum:g}" if maximum == math.inf else f"between {minimum:g} and {maximum:g}"
-        raise ValueError(f"{name} must be {bounds}, got {value!r}")
-    return lambda progress: float(value)
+    schedule: Callable[[float], float] = value() if isinstance(value, type) else lambda progress: float(value)
+    for number in (schedule(0.0), schedule(1.0)):
+        if not minimum <= number <= maximum:
+            bounds = f"at least {minimum:g}" if maximum == math.inf else f"between {minimum:g} and {maximum:g}"
+            raise ValueError(f"{name} must be {bounds}, got {number!r}")
+    return schedule
 
 
 class Judge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import dm_env
@@ -24,8 +25,8 @@ def train(
     """Episodes of all lanes, their rows given to `record` as they end."""
     steps = np.zeros(len(seeds), int)
     for episode in range(1, episodes + 1):
-        progress = (episode - 1) / episodes
-        returns, lengths = play(environments, agent.act, lambda obs: agent.begin_episode(obs, progress), agent.observe)
+        begin = partial(agent.begin_episode, progress=(episode - 1) / episodes)
+        returns, lengths = play(environments, agent.act, begin, agent.observe)
         steps += lengths
         rows = [
             {"seed": seed, "episode": episode, "return": returns[lane], "length": int(lengths[lane])}

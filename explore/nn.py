@@ -143,8 +143,7 @@ class MLP(nn.Module):
 
     def __init__(self, inputs: dm_env.specs.Array | int, hidden: Sequence[int], outputs: int, init: str = "torch"):
         super().__init__()
-        hidden = tuple(hidden) if isinstance(hidden, list | tuple) else hidden
-        if not isinstance(hidden, tuple) or not all(isinstance(h, int) and h > 0 for h in hidden):
+        if any(width < 1 for width in hidden):
             raise ValueError(f"hidden must be a list of positive layer widths such as (50, 50), got {hidden!r}")
         self.layers = nn.ModuleList()
         for width in (*hidden, outputs):

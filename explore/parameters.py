@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from explore.gin_files import Reference
 from explore.interfaces import SLOTS, Agent
 
 SUPPLIED = ("spec", "streams", "seed", "device")  # a component gets these from the core, not from gin
@@ -24,12 +26,25 @@ class Parameter:
     annotation: str
     default: Any
     documentation: str
-    classes: tuple[type, ...]  # a component must be a subclass of one of these
-    literals: bool  # whether anything else than components and None may be bound
+    hint: Any  # its type, `Any` if it has none
 
     @property
     def required(self) -> bool:
         return self.default is inspect.Parameter.empty
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """What a component bound to it must be a subclass of one of."""
+        return tuple(dict.fromkeys(_classes(self.hint)))
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of the parameter's type, references to components being of any."""
+        return (value is None and self.default is None) or _fits(value, self.hint)
+
+    @property
+    def kind(self) -> str:
+        """Its type in words."""
+        return _words(self.hint)
 
 
 def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
@@ -51,20 +66,48 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
         text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
         text = text.replace("collections.abc.", "").replace("explore.interfaces.", "")
         hint = hints.get(name, type[SLOTS[slots[name]][1]] if name in slots else Any)
-        found[name] = Parameter(name, text, argument.default, documentation.get(name, ""), *_expected(hint))
+        found[name] = Parameter(name, text, argument.default, documentation.get(name, ""), hint)
     return found
 
 
-def _expected(hint: Any) -> tuple[tuple[type, ...], bool]:
-    """The X of every `type[X]` in a type hint, and whether it admits other values than components."""
+def _classes(hint: Any) -> list[type]:
+    """The X of every `type[X]` in a type hint."""
     arguments = typing.get_args(hint)
-    if typing.get_origin(hint) is type and isinstance(arguments[0], type):
-        return (arguments[0],), False
-    if hint in (type(None), ...):
-        return (), False
-    parts = [_expected(argument) for argument in arguments]
-    classes = tuple(dict.fromkeys(cls for part, _ in parts for cls in part))
-    return classes, not classes or any(literals for _, literals in parts)
+    if typing.get_origin(hint) is type:
+        return [argument for argument in arguments if isinstance(argument, type)]
+    return [cls for argument in arguments for cls in _classes(argument)]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if hint is None or hint is types.NoneType:
+        return value is None
+    if origin is type:
+        return isinstance(value, Reference)
+    if isinstance(value, Reference):
+        return value.called or hint is Any
+    if hint in (int, float):
+        return isinstance(value, int | hint) and not isinstance(value, bool)
+    if hint in (bool, str):
+        return isinstance(value, hint)
+    if origin in (Sequence, list, tuple):
+        return isinstance(value, list | tuple) and all(_fits(item, arguments[0]) for item in value)
+    return True  # a type that gin's literals do not have
+
+
+def _words(hint: Any, many: bool = False) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_words(argument, many) for argument in arguments)
+    if origin in (Sequence, list, tuple):
+        return f"a list of {_words(arguments[0], many=True)}"
+    one = {int: "a whole number", float: "a number", bool: "True or False", str: "a text in quotes"}
+    several = {int: "whole numbers", float: "numbers", str: "texts in quotes"}
+    if hint is types.NoneType:
+        return "None"
+    return (several if many else one).get(hint, "components" if many else "a component")
 
 
 def _argument_docs(docstring: str) -> dict[str, str]:

@@ -80,8 +80,8 @@ class CartpoleSwingup(dm_env.Environment):
         max_time: float = 10.0,
         init_range: float = 0.05,
     ):
-        if not _is_number(height_threshold) or height_threshold >= 1:
-            raise ValueError(f"height_threshold must be a number below 1, got {height_threshold!r}")
+        if not height_threshold < 1:
+            raise ValueError(f"height_threshold must be below 1, got {height_threshold!r}")
         for name, value in {
             "theta_dot_threshold": theta_dot_threshold,
             "x_reward_threshold": x_reward_threshold,
@@ -89,13 +89,13 @@ class CartpoleSwingup(dm_env.Environment):
             "timescale": timescale,
             "max_time": max_time,
         }.items():
-            if not _is_number(value) or value <= 0:
-                raise ValueError(f"{name} must be a number above 0, got {value!r}")
-        if x_dot_threshold is not None and (not _is_number(x_dot_threshold) or x_dot_threshold <= 0):
-            raise ValueError(f"x_dot_threshold must be None or a number above 0, got {x_dot_threshold!r}")
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {value!r}")
+        if x_dot_threshold is not None and not x_dot_threshold > 0:
+            raise ValueError(f"x_dot_threshold must be None or above 0, got {x_dot_threshold!r}")
         for name, value in {"move_cost": move_cost, "init_range": init_range}.items():
-            if not _is_number(value) or value < 0:
-                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
         self._height_threshold = height_threshold
         self._theta_dot_threshold = theta_dot_threshold
         self._x_reward_threshold = x_reward_threshold
@@ -173,10 +173,6 @@ class CartpoleSwingup(dm_env.Environment):
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(3, name="action")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 @hookimpl

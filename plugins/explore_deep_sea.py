@@ -83,16 +83,14 @@ class DeepSea(dm_env.Environment):
         mapping_seed: int | None = None,
         unscaled_move_cost: float = 0.01,
     ):
-        if not isinstance(size, int) or size < 2:
-            raise ValueError(f"size must be a whole number of at least 2, got {size!r}")
-        if deterministic not in (True, False):
-            raise ValueError(f"deterministic must be True or False, got {deterministic!r}")
+        if size < 2:
+            raise ValueError(f"size must be at least 2, got {size!r}")
         if mapping_seed is None:
             mapping_seed = integer_seed(seed, "mapping")
-        elif not isinstance(mapping_seed, int) or not 0 <= mapping_seed < 2**32:
+        elif not 0 <= mapping_seed < 2**32:
             raise ValueError(f"mapping_seed must be None or from 0 to 2**32 - 1, got {mapping_seed!r}")
-        if not isinstance(unscaled_move_cost, int | float) or not np.isfinite(unscaled_move_cost):
-            raise ValueError(f"unscaled_move_cost must be a number, got {unscaled_move_cost!r}")
+        if not np.isfinite(unscaled_move_cost):
+            raise ValueError(f"unscaled_move_cost must be finite, got {unscaled_move_cost!r}")
         self.size = size
         self.deterministic = deterministic
         self.treasure_chance = 1.0 if deterministic else (1 - 1 / size) ** (size - 1)  # of the best policy

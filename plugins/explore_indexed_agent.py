@@ -81,16 +81,13 @@ class Indexed(Agent):
         _check(0 <= discount <= 1, "discount", "between 0 and 1", discount)
         _check(learning_rate > 0, "learning_rate", "above 0", learning_rate)
         _check(0 <= mask_probability <= 1, "mask_probability", "between 0 and 1", mask_probability)
-        whole = {
-            "batch_size": batch_size, "batches_per_episode": batches_per_episode, "target_period": target_period,
-            "replay_capacity": replay_capacity, "min_replay": min_replay,
-            "learn_every": 1 if learn_every is None else learn_every,
+        counts = {
+            "batch_size": batch_size, "batches_per_episode": batches_per_episode, "learn_every": learn_every,
+            "target_period": target_period, "replay_capacity": replay_capacity, "min_replay": min_replay,
         }  # fmt: skip
-        for name, number in whole.items():
-            _check(isinstance(number, int) and number >= 1, name, "a whole number of at least 1", number)
+        for name, count in counts.items():
+            _check(count is None or count >= 1, name, "at least 1", count)
         _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
-
-        _check(isinstance(compile, bool), "compile", "True or False", compile)
 
         modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
         _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)

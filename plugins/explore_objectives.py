@@ -80,10 +80,10 @@ class SampledTD(Objective):
     losses = ("loss",)
 
     def __init__(self, noise: float = 0.0, indices: int = 1):
-        if isinstance(noise, bool) or not isinstance(noise, int | float) or noise < 0:
-            raise ValueError(f"noise must be a number of at least 0, got {noise!r}")
-        if not isinstance(indices, int) or indices < 1:
-            raise ValueError(f"indices must be a whole number of at least 1, got {indices!r}")
+        if noise < 0:
+            raise ValueError(f"noise must be at least 0, got {noise!r}")
+        if indices < 1:
+            raise ValueError(f"indices must be at least 1, got {indices!r}")
         self.noise, self.indices = noise, indices
 
     @property

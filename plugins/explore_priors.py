@@ -20,8 +20,8 @@ class Additive(Prior):
 
     def __init__(self, scale: float = 1.0, uncertainty_scale: float | None = None, init: str | None = None):
         for name, value in (("scale", scale), ("uncertainty_scale", uncertainty_scale)):
-            if value is not None and (not isinstance(value, int | float) or value < 0):
-                raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be at least 0, got {value!r}")
         check_init(init, optional=True)
         self.scales = {"value": scale, "uncertainty": scale if uncertainty_scale is None else uncertainty_scale}
         self.init = init

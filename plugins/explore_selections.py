@@ -35,8 +35,8 @@ class OptimisticArgmax(Selection):
     """
 
     def __init__(self, draws: int = 8, quantile: float = 1.0):
-        if not isinstance(draws, int) or draws < 1:
-            raise ValueError(f"draws must be a whole number of at least 1, got {draws!r}")
+        if draws < 1:
+            raise ValueError(f"draws must be at least 1, got {draws!r}")
         if not 0 <= quantile <= 1:
             raise ValueError(f"quantile must be between 0 and 1, got {quantile!r}")
         self.draws, self.quantile = draws, quantile

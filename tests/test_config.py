@@ -335,7 +335,7 @@ def test_a_built_in_agent_is_repeated_by_its_text(tmp_path):
         ),
         (
             "agent.Walker.acting = 'Calm'",
-            "'Calm' does not fit agent.Walker.acting, which takes selection.",
+            "agent.Walker: acting must be a component (@selection.",
         ),
         ("agent.Walker.acting = @selection.Calm()", "write @selection.Calm without parentheses"),
         ("lw/schedule.Steady.level = 1", "no reference @lw/... enters the scope 'lw'"),
@@ -354,7 +354,7 @@ def test_a_built_in_agent_is_repeated_by_its_text(tmp_path):
         ),
         (
             "schedule.Steady.level = 'x'\nagent.Walker.several = [@schedule.Steady]",
-            "schedule.Steady: '<' not supported",
+            "schedule.Steady: level must be a number, got 'x'",
         ),
     ],
 )

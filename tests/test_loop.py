@@ -161,10 +161,10 @@ def test_a_seed_of_an_experiment_is_the_same_in_other_company():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"episodes": 0}, "episodes must be a whole number of at least 1, got 0"),
+        ({"episodes": 0}, "episodes must be at least 1, got 0"),
         ({"episodes": 2.5}, "episodes must be a whole number of at least 1, got 2.5"),
-        ({"evaluate_every": 0}, "evaluate_every must be a whole number of at least 1, got 0"),
-        ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
+        ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
+        ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"seeds": ()}, r"seeds must be a list of whole numbers such as \(0, 1, 2\), got \(\)"),
         ({"seeds": 3}, "seeds must be a list of whole numbers"),
         ({"seeds": (1, 1)}, r"seeds must be different whole numbers of at least 0, got 1 in \(1, 1\)"),

@@ -70,8 +70,8 @@ def test_noise_is_stored_only_where_it_is_used():
     [
         (partial(WassersteinTD, sigma=-1), "sigma must be at least 0, got -1"),
         (partial(WassersteinTD, sigma="two"), "sigma must be a number or a schedule, got 'two'"),
-        (partial(SampledTD, noise=-0.5), "noise must be a number of at least 0, got -0.5"),
-        (partial(SampledTD, indices=0), "indices must be a whole number of at least 1, got 0"),
+        (partial(SampledTD, noise=-0.5), "noise must be at least 0, got -0.5"),
+        (partial(SampledTD, indices=0), "indices must be at least 1, got 0"),
     ],
 )
 def test_parameters_out_of_range_are_refused(objective, message):

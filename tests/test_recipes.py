@@ -32,7 +32,7 @@ EVERYWHERE = {
     "mask_probability": 0.5,
 }
 TASKS = {
-    "deep_sea": {"task": "DeepSea", "episodes": 6000, "batches_per_episode": 10, "min_replay": 64},
+    "deep_sea": {"task": "DeepSea", "episodes": 6000, "batches_per_episode": 10, "min_replay": 2000},
     "cartpole": {"task": "CartpoleSwingup", "episodes": 3000, "batches_per_episode": 100, "min_replay": 2000},
 }
 PINS = {"members": 1, "betas": (2, 2), "acting": "SampledArgmax", "target": "MeanArgmax", "train_heads": "one"}
