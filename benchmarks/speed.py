@@ -165,7 +165,7 @@ def whole_run(name: str, costs: dict[str, Cost]) -> str:
     )
     return (
         f"5 seeds of 3,000 episodes: {name} {ours:.2f} h; plain PyTorch {plain:.2f} h, {plain / ours:.1f} times as "
-        f"long; the paper's code, by figures measured earlier, {papers:.2f} h, {papers / ours:.1f} times (goal: 8)"
+        f"long; the paper's code, by figures from a quiet machine, {papers:.2f} h, {papers / ours:.1f} times (goal: 8)"
     )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
 warnings.filterwarnings("ignore", message="grad and param do not obey the gradient layout contract")
 
-ALIGNMENT = 16  # floats; fused Adam rounds the rest of a row differently
+ALIGNMENT = 16  # floats: parameters lie alike in memory in all lanes, so that kernels treat them alike
 
 
 class Stack:

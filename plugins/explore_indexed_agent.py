@@ -83,10 +83,11 @@ class Indexed(Agent):
         _check(0 <= mask_probability <= 1, "mask_probability", "between 0 and 1", mask_probability)
         counts = {
             "batch_size": batch_size, "batches_per_episode": batches_per_episode, "learn_every": learn_every,
-            "target_period": target_period, "replay_capacity": replay_capacity, "min_replay": min_replay,
+            "target_period": target_period, "min_replay": min_replay,
         }  # fmt: skip
         for name, count in counts.items():
             _check(count is None or count >= 1, name, "at least 1", count)
+        _check(replay_capacity >= 2, "replay_capacity", "at least 2", replay_capacity)
         _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
 
         modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
@@ -172,7 +173,7 @@ class Indexed(Agent):
 
     def _learn(self, lanes: Sequence[int], batches: int) -> None:
         """A learning phase of these lanes, as far as they have seen enough."""
-        lanes = [lane for lane in lanes if self.replay.size(lane) >= self.min_replay]
+        lanes = [lane for lane in lanes if self.steps[lane] >= self.min_replay]
         if not lanes:
             return
         streams = self.streams

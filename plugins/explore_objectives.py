@@ -1,5 +1,6 @@
 """How targets are formed and matched: Wasserstein TD on (ν, m), and TD at sampled indices."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,7 +71,8 @@ class SampledTD(Objective):
     """Temporal differences at indices: Q_i(s, a) is matched to r + σ_b ξ·i + γ Q_i,target(s', a').
 
     Every member of an ensemble is an index, weighed by its mask bit (bootstrapped DQN); other
-    indices are drawn for each transition. ξ ~ N(0, I) is drawn once per transition and stored.
+    indices are drawn for each transition, for PINs with a head whose mask bit is set (train_heads
+    does not matter). ξ ~ N(0, I) is drawn once per transition and stored.
 
     Args:
       noise: σ_b, the standard deviation of the noise added to rewards.
@@ -80,8 +82,8 @@ class SampledTD(Objective):
     losses = ("loss",)
 
     def __init__(self, noise: float = 0.0, indices: int = 1):
-        if noise < 0:
-            raise ValueError(f"noise must be at least 0, got {noise!r}")
+        if not 0 <= noise < math.inf:
+            raise ValueError(f"noise must be at least 0 and finite, got {noise!r}")
         if indices < 1:
             raise ValueError(f"indices must be at least 1, got {indices!r}")
         self.noise, self.indices = noise, indices

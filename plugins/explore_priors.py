@@ -1,5 +1,7 @@
 """Prior functions: what the agent believes before it has seen anything."""
 
+import math
+
 from torch import Tensor
 
 from explore import hookimpl
@@ -20,8 +22,8 @@ class Additive(Prior):
 
     def __init__(self, scale: float = 1.0, uncertainty_scale: float | None = None, init: str | None = None):
         for name, value in (("scale", scale), ("uncertainty_scale", uncertainty_scale)):
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}")
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
         check_init(init, optional=True)
         self.scales = {"value": scale, "uncertainty": scale if uncertainty_scale is None else uncertainty_scale}
         self.init = init

@@ -188,7 +188,7 @@ LIST = "a list of whole numbers"
 WIDTHS = "a list of positive layer widths such as (50, 50)"
 INITIALISERS = "one of torch, glorot_uniform, glorot_normal, he_normal, truncated_normal"
 SHARE = "between 0 and 1"
-NOT_NEGATIVE = "at least 0"
+NOT_NEGATIVE = "at least 0 and finite"
 
 VALUES = {
     "experiment.episodes = 0": POSITIVE,
@@ -203,7 +203,7 @@ VALUES = {
     "agent.Indexed.batches_per_episode = 0": POSITIVE,
     "agent.Indexed.learn_every = 0": POSITIVE,
     "agent.Indexed.target_period = -10": POSITIVE,
-    "agent.Indexed.replay_capacity = 0": POSITIVE,
+    "agent.Indexed.replay_capacity = 1": "at least 2",
     "agent.Indexed.min_replay = 2000000": "at most replay_capacity = 1000000",
     "agent.Indexed.discount = 2": SHARE,
     "agent.Indexed.mask_probability = 2": SHARE,
@@ -241,7 +241,7 @@ VALUES = {
     "environment.DeepSea.mapping_seed = -1": "None or from 0 to 2**32 - 1",
     "environment.CartpoleSwingup.height_threshold = 1.0": "below 1",
     "environment.CartpoleSwingup.x_dot_threshold = -1": "None or above 0",
-    "environment.CartpoleSwingup.move_cost = -0.1": "at least 0 and finite",
+    "environment.CartpoleSwingup.move_cost = -0.1": NOT_NEGATIVE,
     "environment.CartpoleSwingup.max_time = 0": "above 0 and finite",
     "environment.Bsuite.id = 'catc/0'": "one of bsuite's",
 }

@@ -88,7 +88,7 @@ CASES = {
     "epsilon-greedy Thompson sampling": (SWING_PINS | DITHERING, SWINGUP),
     "Boltzmann acting, optimistic target": (SWING_PINS | {"acting": Boltzmann, "target": OptimisticArgmax}, SWINGUP),
     "heads on an ensemble": (SWING_PINS | BOTH, SWINGUP),
-    "modules with torch's own functions": (SWING_PINS | {"value": TanhValue, "uncertainty": PlainHeads}, SWINGUP),
+    "heads with torch's own functions": (SWING_PINS | ODD | {"uncertainty": PlainHeads}, SWINGUP),
     "an ensemble with torch's own functions": (SWING_BSP | ODD | {"value": TanhValue}, SWINGUP),
     "a lifted module": (SWING_PINS | ODD | {"value": LiftedValue}, SWINGUP),
 }

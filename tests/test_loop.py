@@ -10,7 +10,7 @@ import pytest
 from building import BSP, PINS, Walk
 from dm_env import specs
 from explore_indexed_agent import Indexed
-from explore_selections import SampledArgmax
+from explore_selections import EpsilonGreedy, SampledArgmax
 
 from explore.experiment import Experiment
 from explore.interfaces import Agent, Judge
@@ -130,8 +130,9 @@ def rows_of(made):
 
 
 @pytest.mark.parametrize("parts", [PINS, BSP], ids=["PINs", "BSP"])
-@pytest.mark.parametrize("evaluation", [None, SampledArgmax])
+@pytest.mark.parametrize("evaluation", [None, SampledArgmax, EpsilonGreedy])
 def test_evaluation_does_not_disturb_training(parts, evaluation):
+    parts = parts | {"acting": EpsilonGreedy}
     plain = rows_of(experiment(parts))
     evaluated = rows_of(experiment(parts | {"evaluation": evaluation}, evaluate_every=3))
     assert {row["episode"] for row in evaluated if "evaluation" in row} == {3, 6}
@@ -162,15 +163,13 @@ def test_a_seed_of_an_experiment_is_the_same_in_other_company():
     "settings, message",
     [
         ({"episodes": 0}, "episodes must be at least 1, got 0"),
-        ({"episodes": 2.5}, "episodes must be a whole number of at least 1, got 2.5"),
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
         ({"threads": 0}, "threads must be at least 1, got 0"),
-        ({"seeds": ()}, r"seeds must be a list of whole numbers such as \(0, 1, 2\), got \(\)"),
-        ({"seeds": 3}, "seeds must be a list of whole numbers"),
-        ({"seeds": (1, 1)}, r"seeds must be different whole numbers of at least 0, got 1 in \(1, 1\)"),
-        ({"seeds": (0, -1)}, "seeds must be different whole numbers of at least 0, got -1"),
-        ({"seeds": (0, "1")}, "seeds must be different whole numbers of at least 0, got '1'"),
+        ({"seeds": ()}, r"seeds must be different whole numbers of at least 0 such as \(0, 1, 2\), got \(\)"),
+        ({"seeds": (1, 1)}, r"seeds must be different whole numbers .*, got \(1, 1\)"),
+        ({"seeds": (0, -1)}, r"seeds must be different whole numbers .*, got \(0, -1\)"),
         ({"device": "abacus"}, "device 'abacus' is not to be had here: "),
+        ({"device": "meta"}, "device 'meta' is not to be had here: "),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):

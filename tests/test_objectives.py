@@ -24,6 +24,11 @@ MEMBERS = partial(Ensemble, size=2)
 SELECTIONS = [MeanArgmax, SampledArgmax, OptimisticArgmax, EpsilonGreedy, Boltzmann]
 
 
+class Sinking(Linear):
+    def __init__(self):
+        super().__init__(start=1.0, end=-1.0)
+
+
 @pytest.mark.parametrize("target", SELECTIONS)
 @pytest.mark.parametrize(
     "uncertainty, objective",
@@ -69,8 +74,8 @@ def test_noise_is_stored_only_where_it_is_used():
     "objective, message",
     [
         (partial(WassersteinTD, sigma=-1), "sigma must be at least 0, got -1"),
-        (partial(WassersteinTD, sigma="two"), "sigma must be a number or a schedule, got 'two'"),
-        (partial(SampledTD, noise=-0.5), "noise must be at least 0, got -0.5"),
+        (partial(WassersteinTD, sigma=Sinking), "sigma must be at least 0, got -1"),
+        (partial(SampledTD, noise=-0.5), "noise must be at least 0 and finite, got -0.5"),
         (partial(SampledTD, indices=0), "indices must be at least 1, got 0"),
     ],
 )

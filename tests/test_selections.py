@@ -128,7 +128,6 @@ def test_a_waiting_lane_draws_nothing_and_does_not_disturb_the_other(selection):
         (partial(OptimisticArgmax, draws=0), "draws must be at least 1, got 0"),
         (partial(OptimisticArgmax, quantile=1.5), "quantile must be between 0 and 1, got 1.5"),
         (partial(EpsilonGreedy, epsilon=1.1), "epsilon must be between 0 and 1, got 1.1"),
-        (partial(EpsilonGreedy, epsilon="often"), "epsilon must be a number or a schedule, got 'often'"),
         (partial(Boltzmann, temperature=0), "temperature must be at least"),
     ],
 )
