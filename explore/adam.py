@@ -16,27 +16,31 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 class Adam:
     """Fused Adam on the rows of chosen lanes; the others keep their parameters and moments.
 
-    A lane is one tensor with its own step count, because lanes may start to learn at different
-    times, and none may depend on another.
+    A row is a tensor with its own step count, because lanes may start to learn at different times,
+    and none may depend on another.
     """
 
     def __init__(self, stacks: Sequence[Stack], learning_rate: float):
         self.stacks, self.learning_rate = stacks, learning_rate
         self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
-        self.steps = torch.zeros(len(stacks), stacks[0].lanes, device=stacks[0].gradient.device)
-        self.choose(range(stacks[0].lanes))
+        self.steps = [torch.zeros_like(stack.gradient[:, 0]) for stack in stacks]
+        self.active = [torch.ones_like(steps) for steps in self.steps]  # 1 for the rows that steps change
+        self._seen = 0
 
-    def choose(self, lanes: Sequence[int]) -> None:
-        """The lanes that the following steps change."""
-        self.active = torch.zeros_like(self.steps[0])
-        self.active[list(lanes)] = 1
-        per_lane: list[tuple[Tensor, ...]] = []
-        for stack, mean, square, steps in zip(self.stacks, self.mean, self.square, self.steps):
-            tensors = map(stack.lane_rows, (stack.buffer[0], stack.gradient, mean, square))
-            rows = list(zip(*tensors, steps))
-            per_lane += [rows[lane] for lane in lanes]
-        self._chosen = [list(tensors) for tensors in zip(*per_lane)]
+    def choose(self, lanes: Sequence[int], seen: int) -> None:
+        """The lanes that the following steps change, and a bound of one-hot observations (see `Stack`)."""
+        self._seen = max(self._seen, seen)
+        self._gradients = []
+        chosen: list[tuple[Tensor, ...]] = []
+        for k, stack in enumerate(self.stacks):
+            self.active[k].view(stack.lanes, -1)[:] = torch.tensor([[lane in lanes] for lane in range(stack.lanes)])
+            width = stack.trained_width(self._seen)
+            self._gradients.append(stack.gradient[:, :width])
+            rows = (stack.buffer[0], stack.gradient, self.mean[k], self.square[k])
+            for row in self.active[k].nonzero().flatten().tolist():
+                chosen.append((*(tensor[row, :width] for tensor in rows), self.steps[k][row]))
+        self._chosen = [list(tensors) for tensors in zip(*chosen)]
 
     @torch.no_grad()
     def step(self) -> None:
@@ -46,5 +50,5 @@ class Adam:
             parameters, gradients, means, squares, [], steps, fused=True, amsgrad=False,
             beta1=BETA1, beta2=BETA2, lr=self.learning_rate, weight_decay=0.0, eps=EPSILON, maximize=False,
         )  # fmt: skip
-        for stack in self.stacks:
-            stack.gradient.zero_()
+        for gradient in self._gradients:
+            gradient.zero_()

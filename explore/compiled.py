@@ -30,18 +30,17 @@ class CompiledUpdate:
     @torch.no_grad()
     def __call__(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
         rows, adam = [stack.buffer[0] for stack in self.function.stacks], self.adam
-        adam.steps += adam.active
+        for steps, active in zip(adam.steps, adam.active):
+            steps += active
         try:
-            return self._compiled(
-                rows, adam.mean, adam.square, adam.steps[0], adam.active, obs, action, prior, prepared
-            )
+            return self._compiled(rows, adam.mean, adam.square, adam.steps, adam.active, obs, action, prior, prepared)
         except TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise RunFailed(f"torch.compile failed: {reason}; set agent.Indexed.compile = False") from error
 
     def _step(
-        self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Tensor,
-        active: Tensor, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any],
+        self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Sequence[Tensor],
+        active: Sequence[Tensor], obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any],
     ) -> dict[str, Tensor]:  # fmt: skip
         stacks = self.function.stacks
 
@@ -53,9 +52,8 @@ class CompiledUpdate:
 
         views = [stack.parameters_of(row) for stack, row in zip(stacks, rows)]
         gradients, losses = grad(total, has_aux=True)(views)
-        for stack, row, mean, square, one in zip(stacks, rows, means, squares, gradients):
-            step, on = (lane.repeat_interleave(len(row) // stack.lanes).unsqueeze(1) for lane in (steps, active))
-            _adam(row, stack.row_of(one), mean, square, step, on > 0, self.adam.learning_rate)
+        for stack, row, mean, square, step, on, one in zip(stacks, rows, means, squares, steps, active, gradients):
+            _adam(row, stack.row_of(one), mean, square, step[:, None], on[:, None] > 0, self.adam.learning_rate)
         return losses
 
 

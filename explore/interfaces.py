@@ -157,20 +157,24 @@ class Members(UncertaintyModule):
 
     def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor:
         """Every member in turn, `draws` a multiple of their number."""
-        every = torch.eye(self.size).repeat_interleave(draws // self.size, 0)
+        every = torch.eye(self.size, device=mask.device).repeat_interleave(draws // self.size, 0)
         return every.expand(*mask.shape[:2], -1, -1)
 
     def mean_index(self) -> Tensor:
         return torch.full((self.size,), 1 / self.size)
 
     def values(self, features: Tensor, index: Tensor) -> Tensor:
-        return super().values(features, index) if self.random else features.movedim(-1, 2)
+        if not self.random:
+            return features.movedim(-1, 2)
+        if index.stride()[:2] == (0, 0):  # `draw_for_learning`: every member in turn
+            return features.repeat_interleave(index.shape[2] // self.size, -1).movedim(-1, 2)
+        return super().values(features, index)
 
     def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:
         return super().perturbation(noise, index) if self.random else torch.zeros_like(noise)
 
     def variance(self, features: Tensor) -> Tensor:
-        return features.var(-1, correction=0) if self.random else torch.zeros_like(features[..., 0])
+        return (features - features.mean(-1, keepdim=True)).square().mean(-1)
 
     def describe_index(self, index: np.ndarray) -> str:
         return f"member={index.argmax()}" if self.random else ""
@@ -302,12 +306,13 @@ class Selection(ABC):
 
 def argmax(scores: Tensor, generators: Generators) -> Tensor:
     """Argmax over the last axis, ties broken at random by each lane's own stream."""
-    best = scores == scores.amax(-1, keepdim=True)
-    if int(best.sum()) > best[..., 0].numel():
+    highest, first = scores.max(-1, keepdim=True)
+    best = scores == highest
+    if int(best.sum()) > first.numel():
         tied = (best.sum(-1) > 1).flatten(1).any(1).tolist()
         keys = uniform([g if tie else None for g, tie in zip(generators, tied)], *best.shape[1:])
         return (best + keys.to(best.device)).argmax(-1)
-    return scores.argmax(-1)
+    return first.squeeze(-1)
 
 
 @dataclass

@@ -60,7 +60,7 @@ class Learner:
             prepared = self.objective.prepare(phase)
             uncertainty = self.function.std(phase.next_features).mean((1, 2))
         totals: dict[str, Tensor] = {}
-        self.adam.choose(lanes)
+        self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
         for start in range(0, batch.obs.shape[1], batch_size):
             part = slice(start, start + batch_size)
             losses = self.update(batch.obs[:, part], batch.action[:, part], prior[:, part], _cut(prepared, part))

@@ -95,47 +95,88 @@ def num_features(inputs: dm_env.specs.Array | int) -> int:
 
 
 class Linear(nn.Module):
-    """A linear layer per lane. Integer inputs are one-hot vectors: their product is a row look-up."""
+    """A linear layer per lane. One-hot inputs are integers: their product is a row look-up."""
 
     def __init__(self, inputs: dm_env.specs.Array | int, outputs: int, init: str = "torch"):
         super().__init__()
         generators, override = _lanes()
         check_init(override or init)
         self.inputs, self.outputs = num_features(inputs), outputs
+        self.one_hot = isinstance(inputs, dm_env.specs.DiscreteArray)
         drawn = [INITIALISERS[override or init](g, self.inputs, outputs) for g in generators]
-        weights, biases = zip(*drawn)
-        self.weight = nn.Parameter(torch.from_numpy(np.stack(weights).astype(np.float32)))
-        self.bias = nn.Parameter(torch.from_numpy(np.stack(biases).astype(np.float32)).unsqueeze(1))
+        weight, bias = (torch.from_numpy(np.stack(arrays).astype(np.float32)) for arrays in zip(*drawn))
+        self.few_outputs = outputs <= FEW_OUTPUTS and not self.one_hot
+        self.weight = nn.Parameter(weight.transpose(1, 2).contiguous() if self.few_outputs else weight)
+        self.bias = nn.Parameter(bias.unsqueeze(1))
+
+    @property
+    def matrix(self) -> Tensor:
+        """The weights as `[lanes, inputs, outputs]`, however they are stored."""
+        return self.weight.transpose(1, 2) if self.few_outputs else self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[lanes, batch, inputs]`, or integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
-        if not x.is_floating_point():
-            return _look_up(self.weight, x) + self.bias
-        return torch.baddbmm(self.bias, x, self.weight)
+        """`[lanes, batch, inputs]`, or if one-hot integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
+        if self.one_hot and not x.is_floating_point():
+            return _look_up(self.weight, x).add_(self.bias)
+        if self.few_outputs and _takes_gradient(self.weight):
+            return _FewOutputs.apply(x, self.weight, self.bias)
+        return torch.baddbmm(self.bias, x, self.matrix)
+
+
+FEW_OUTPUTS = 24  # up to here products are faster with weights of the shape [lanes, outputs, inputs]
+
+
+def _takes_gradient(weight: Tensor) -> bool:
+    """Whether to add the weight's gradient to its `grad` ourselves, which is faster than autograd's way."""
+    return torch.is_grad_enabled() and weight.requires_grad and weight.grad is not None and not _compiling()
+
+
+class _FewOutputs(torch.autograd.Function):
+    """A layer of few outputs, with the products of its gradient in the order that is fastest for it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.parameters = weight, bias
+        return torch.baddbmm(bias, x, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None]:
+        (x,), (weight, bias) = ctx.saved_tensors, ctx.parameters
+        weight.grad.baddbmm_(gradient.transpose(1, 2), x)
+        bias.grad += gradient.sum(1, keepdim=True)
+        return torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None, None, None
 
 
 def _look_up(weight: Tensor, x: Tensor) -> Tensor:
     """Rows of each lane's weights, `[lanes, inputs, outputs]` at `[lanes, batch]`."""
     lane = torch.arange(len(x), device=x.device).unsqueeze(1)
-    if torch.is_grad_enabled() and weight.is_leaf and not torch.compiler.is_compiling():
-        return _LookUp.apply(weight, lane, x)
-    return weight[lane, x]
+    if _compiling() or weight.stride(0) % weight.stride(1):
+        return weight[lane, x]
+    row = x + lane * (weight.stride(0) // weight.stride(1))  # in `_all_rows`
+    if _takes_gradient(weight):
+        return _LookUp.apply(weight, row)
+    return nn.functional.embedding(row, _all_rows(weight))
+
+
+def _all_rows(weight: Tensor) -> Tensor:
+    """The rows of all lanes, and what lies between them in memory, as one matrix."""
+    lanes, inputs, outputs = weight.shape
+    return weight.as_strided(((lanes - 1) * (weight.stride(0) // outputs) + inputs, outputs), (outputs, 1))
 
 
 class _LookUp(torch.autograd.Function):
     """Adds the gradient of the rows to the weight's own, without a tensor as large as the weight."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, lane: Tensor, x: Tensor) -> Tensor:
-        ctx.weight, ctx.where = weight, (lane, x)
-        return weight[lane, x]
+    def forward(ctx: Any, weight: Tensor, row: Tensor) -> Tensor:
+        ctx.weight, ctx.row = weight, row.flatten()
+        return nn.functional.embedding(row, _all_rows(weight))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
-        if ctx.weight.grad is None:
-            ctx.weight.grad = torch.zeros_like(ctx.weight)
-        ctx.weight.grad.index_put_(ctx.where, gradient, accumulate=True)
-        return None, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None]:
+        _all_rows(ctx.weight.grad).index_add_(0, ctx.row, gradient.flatten(0, 1))
+        return None, None
 
 
 class MLP(nn.Module):
@@ -202,6 +243,7 @@ def softplus(x: Tensor) -> Tensor:
     return nn.functional.softplus(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
 
 
+_compiling = torch.compiler.is_compiling
 VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest may be rounded differently
 
 

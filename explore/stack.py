@@ -8,11 +8,14 @@ target network one `copy_`, and the trained network and its prior run as one, wi
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+
+from explore.nn import Linear
 
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
 warnings.filterwarnings("ignore", message="grad and param do not obey the gradient layout contract")
@@ -30,11 +33,16 @@ class Stack:
         if buffers := [name for name, _ in trained.named_buffers()]:
             raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
         self.lanes = lanes
+        one_hot = {f"{name}.weight": m for name, m in trained.named_modules() if isinstance(m, Linear) and m.one_hot}
+        parameters = dict(trained.named_parameters())
         self.layout: dict[str, tuple[int, torch.Size]] = {}  # parameter -> where in a row, shape in a lane
         width = 0
-        for name, parameter in trained.named_parameters():
-            self.layout[name] = (width, parameter.shape[1:])
-            width += -(-parameter[0].numel() // ALIGNMENT) * ALIGNMENT
+        for name in sorted(parameters, key=lambda name: name in one_hot):  # those come last, to be trimmed
+            self.layout[name] = (width, parameters[name].shape[1:])
+            width = _multiple(width + parameters[name][0].numel(), ALIGNMENT)
+        for layer in one_hot.values():  # so that the rows of all lanes are one matrix, see `nn._all_rows`
+            width = _multiple(width, math.lcm(ALIGNMENT, layer.outputs))
+        self._last_is_one_hot = bool(one_hot)
         rows = len(next(trained.parameters()))
         copies = [trained, prior, trained] if prior is not None else [trained, trained]
         self.buffer = torch.zeros(len(copies), rows, width, device=device)
@@ -47,9 +55,15 @@ class Stack:
         self.prior = self._bound(trained, self.buffer[1:-1])
         self.target = self._bound(trained, self.buffer[-1:])
 
-    def lane_rows(self, tensor: Tensor) -> list[Tensor]:
-        """A tensor shaped like the gradient as one vector per lane."""
-        return list(tensor.view(self.lanes, -1))
+    def trained_width(self, seen: int) -> int:
+        """How much of a row can have been changed by training if observations below `seen` were one-hot inputs.
+
+        The weights of the others never had a gradient, so there is nothing for Adam to do there.
+        """
+        if not self._last_is_one_hot:
+            return self.buffer.shape[-1]
+        start, (_, outputs) = list(self.layout.values())[-1]
+        return start + seen * outputs
 
     def parameters_of(self, rows: Tensor) -> dict[str, Tensor]:
         """Rows as the parameters they hold, by name."""
@@ -57,8 +71,10 @@ class Stack:
 
     def row_of(self, parameters: dict[str, Tensor]) -> Tensor:
         """The reverse of `parameters_of`."""
+        starts = [start for start, _ in self.layout.values()] + [self.buffer.shape[-1]]
         flat = [parameters[name].flatten(1) for name in self.layout]
-        return torch.cat([nn.functional.pad(one, (0, -one.shape[1] % ALIGNMENT)) for one in flat], 1)
+        room = [end - start - one.shape[1] for one, start, end in zip(flat, starts, starts[1:])]
+        return torch.cat([nn.functional.pad(one, (0, more)) for one, more in zip(flat, room)], 1)
 
     def copy_to_target(self, lanes: Sequence[int]) -> None:
         """The target network of these lanes becomes the trained one."""
@@ -84,3 +100,8 @@ class Stack:
             owner, _, leaf = name.rpartition(".")
             setattr(module.get_submodule(owner), leaf, parameter)
         return module
+
+
+def _multiple(number: int, of: int) -> int:
+    """The next multiple of `of`."""
+    return -(-number // of) * of

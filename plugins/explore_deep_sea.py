@@ -62,8 +62,9 @@ class DeepSea(dm_env.Environment):
     right; which action means which differs from cell to cell. Moving right costs a little, and
     only moving right all the way down leads to the treasure of 1.
 
-    The observation is row * size + column; bsuite's is the same cell as a one-hot grid. It stays
-    in the last row when the episode ends.
+    The observation is the number of the cell in `cells`, where those that can be reached, up to
+    the diagonal, come first; bsuite's is the same cell as a one-hot grid. It stays in the last row
+    when the episode ends.
 
     Args:
         size: rows and columns of the grid, N; also the length of an episode.
@@ -129,8 +130,17 @@ class DeepSea(dm_env.Environment):
             return dm_env.termination(reward, self._observation())
         return dm_env.transition(reward, self._observation())
 
+    def cells(self) -> np.ndarray:
+        """The number of each cell, `[rows, columns]`."""
+        numbers = np.empty((self.size, self.size), np.int32)
+        reachable, other = np.tril_indices(self.size), np.triu_indices(self.size, 1)
+        numbers[reachable] = np.arange(len(reachable[0]))
+        numbers[other] = np.arange(len(reachable[0]), self.size**2)
+        return numbers
+
     def _observation(self) -> np.int32:
-        return np.int32(min(self._row, self.size - 1) * self.size + self._column)
+        row = min(self._row, self.size - 1)
+        return np.int32(row * (row + 1) // 2 + self._column)
 
     def observation_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(self.size**2, name="cell")

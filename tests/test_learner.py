@@ -68,7 +68,7 @@ def plain_network(lane_network: nn.Module, row: int) -> nn.Sequential:
     for layer in lane_network.modules():
         if isinstance(layer, Linear):
             one = nn.Linear(layer.inputs, layer.outputs, dtype=torch.float64)
-            one.load_state_dict({"weight": layer.weight[row].T, "bias": layer.bias[row, 0]})
+            one.load_state_dict({"weight": layer.matrix[row].T, "bias": layer.bias[row, 0]})
             modules += [one, nn.ReLU()]
     return nn.Sequential(*modules[:-1])
 
@@ -310,7 +310,7 @@ def test_adam_is_torchs_for_each_lane_by_itself():
     ours = Adam([stack], LEARNING_RATE)
     random = torch.Generator().manual_seed(0)
     for chosen in ([0], [0, 1], [1, 2], [2], [0, 1, 2], [0, 2]):
-        ours.choose(chosen)
+        ours.choose(chosen, seen=0)
         for _ in range(3):
             gradient = torch.randn(stack.gradient.shape, generator=random)
             stack.gradient.copy_(gradient)

@@ -27,7 +27,7 @@ def test_a_layer_is_torchs_in_each_lane():
     with lanes(streams()):
         layer = Linear(5, 4)
     x = numbers(3, 7, 5)
-    expected = [nn.functional.linear(x[k], layer.weight[k].T, layer.bias[k, 0]) for k in range(3)]
+    expected = [nn.functional.linear(x[k], layer.matrix[k].T, layer.bias[k, 0]) for k in range(3)]
     torch.testing.assert_close(layer(x), torch.stack(expected))
 
 
@@ -62,7 +62,7 @@ def test_an_mlp_is_torchs_in_each_lane(inputs, shape):
     for lane in range(3):
         y = x[lane].flatten(1)
         for layer in net.layers:
-            y = nn.functional.linear(y, layer.weight[lane].T, layer.bias[lane, 0])
+            y = nn.functional.linear(y, layer.matrix[lane].T, layer.bias[lane, 0])
             y = y.relu() if layer is not net.layers[-1] else y
         torch.testing.assert_close(net(x)[lane], y)
 
