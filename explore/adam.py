@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from explore.stack import Stack
 
@@ -45,10 +44,12 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """A step along the gradients of the chosen lanes; all gradients are then zero again."""
-        parameters, gradients, means, squares, steps = self._chosen
-        adam(
-            parameters, gradients, means, squares, [], steps, fused=True, amsgrad=False,
-            beta1=BETA1, beta2=BETA2, lr=self.learning_rate, weight_decay=0.0, eps=EPSILON, maximize=False,
+        for steps, active in zip(self.steps, self.active):
+            steps += active
+        parameters, gradients, means, squares, counts = self._chosen
+        torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
+            parameters, gradients, means, squares, [], counts, amsgrad=False, beta1=BETA1, beta2=BETA2,
+            lr=self.learning_rate, weight_decay=0.0, eps=EPSILON, maximize=False,
         )  # fmt: skip
         for gradient in self._gradients:
             gradient.zero_()

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 import dm_env
 import numpy as np
@@ -95,7 +95,11 @@ def num_features(inputs: dm_env.specs.Array | int) -> int:
 
 
 class Linear(nn.Module):
-    """A linear layer per lane. One-hot inputs are integers: their product is a row look-up."""
+    """A linear layer per lane. One-hot inputs are integers: their product is a row look-up.
+
+    Widths are rounded up to multiples of 4, with zeros that stay zeros: then matrix products give
+    a lane the same bits wherever it lies in memory.
+    """
 
     def __init__(self, inputs: dm_env.specs.Array | int, outputs: int, init: str = "torch"):
         super().__init__()
@@ -103,24 +107,35 @@ class Linear(nn.Module):
         check_init(override or init)
         self.inputs, self.outputs = num_features(inputs), outputs
         self.one_hot = isinstance(inputs, dm_env.specs.DiscreteArray)
+        self.few_outputs = outputs <= FEW_OUTPUTS and not self.one_hot
+        self._missing_inputs = 0 if self.one_hot else -self.inputs % 4
         drawn = [INITIALISERS[override or init](g, self.inputs, outputs) for g in generators]
         weight, bias = (torch.from_numpy(np.stack(arrays).astype(np.float32)) for arrays in zip(*drawn))
-        self.few_outputs = outputs <= FEW_OUTPUTS and not self.one_hot
+        weight = nn.functional.pad(weight, (0, -outputs % 4, 0, self._missing_inputs))
         self.weight = nn.Parameter(weight.transpose(1, 2).contiguous() if self.few_outputs else weight)
-        self.bias = nn.Parameter(bias.unsqueeze(1))
+        self.bias = nn.Parameter(nn.functional.pad(bias, (0, -outputs % 4)).unsqueeze(1))
 
     @property
     def matrix(self) -> Tensor:
         """The weights as `[lanes, inputs, outputs]`, however they are stored."""
-        return self.weight.transpose(1, 2) if self.few_outputs else self.weight
+        weight = self.weight.transpose(1, 2) if self.few_outputs else self.weight
+        return weight[:, : self.inputs, : self.outputs]
 
     def forward(self, x: Tensor) -> Tensor:
         """`[lanes, batch, inputs]`, or if one-hot integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
+        return self.padded(x)[..., : self.outputs]
+
+    def padded(self, x: Tensor) -> Tensor:
+        """The same with as many zeros after the outputs as make them a multiple of 4; takes such inputs too."""
         if self.one_hot and not x.is_floating_point():
             return _look_up(self.weight, x).add_(self.bias)
-        if self.few_outputs and _takes_gradient(self.weight):
+        if self._missing_inputs and x.shape[-1] == self.inputs:
+            x = nn.functional.pad(x, (0, self._missing_inputs))
+        if not self.few_outputs:
+            return torch.baddbmm(self.bias, x, self.weight)
+        if _takes_gradient(self.weight):
             return _FewOutputs.apply(x, self.weight, self.bias)
-        return torch.baddbmm(self.bias, x, self.matrix)
+        return torch.baddbmm(self.bias, x, self.weight.transpose(1, 2))
 
 
 FEW_OUTPUTS = 24  # up to here products are faster with weights of the shape [lanes, outputs, inputs]
@@ -143,7 +158,7 @@ class _FewOutputs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None]:
         (x,), (weight, bias) = ctx.saved_tensors, ctx.parameters
-        weight.grad.baddbmm_(gradient.transpose(1, 2), x)
+        weight.grad += torch.bmm(gradient.transpose(1, 2), x)
         bias.grad += gradient.sum(1, keepdim=True)
         return torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None, None, None
 
@@ -195,9 +210,9 @@ class MLP(nn.Module):
         """`[lanes, batch, ...]` -> `[lanes, batch, outputs]`"""
         if x.is_floating_point():
             x = x.flatten(2)
-        *hidden, last = self.layers
+        *hidden, last = cast(list[Linear], list(self.layers))
         for layer in hidden:
-            x = torch.relu_(layer(x))
+            x = torch.relu_(layer.padded(x))
         return last(x)
 
 
@@ -207,6 +222,8 @@ def per_lane(factory: Callable[[], nn.Module]) -> nn.Module:
         self.net = per_lane(lambda: torch.nn.Sequential(torch.nn.Linear(8, 50), torch.nn.Tanh()))
 
     Slower than `Linear` and `MLP`, with no change to the module. It sees one lane's `[batch, ...]`.
+    That a seed gives the same bits in any company is sure only if the widths of the module's layers
+    are multiples of 4.
     """
     return _PerLane(factory)
 
@@ -239,7 +256,7 @@ def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), whose bits do not depend on where in the tensor a number stands."""
     short = -x.numel() % VECTOR
     if not short:
-        return nn.functional.softplus(x)
+        return nn.functional.softplus(x.contiguous())
     return nn.functional.softplus(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
 
 
@@ -250,9 +267,9 @@ VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest
 def safe_rows(module: nn.Module) -> int:
     """Batches of a multiple of this many rows are computed alike in every lane, to the bit.
 
-    Matrix products are irregular for 1 and 3 rows a lane, and exp, tanh and the like for the last
-    numbers of a tensor that is no multiple of 32 floats. A module whose class says `exact = True`
-    uses only `explore.nn`, sums, products and ReLU, and avoids the second.
+    Matrix products are irregular for an odd number of rows a lane, and exp, tanh and the like for
+    the last numbers of a tensor that is no multiple of 32 floats. A module whose class says
+    `exact = True` uses only `explore.nn`, sums, products and ReLU, and avoids the second.
     """
     if getattr(module, "exact", False):
         return 2

@@ -41,7 +41,7 @@ class Stack:
             self.layout[name] = (width, parameters[name].shape[1:])
             width = _multiple(width + parameters[name][0].numel(), ALIGNMENT)
         for layer in one_hot.values():  # so that the rows of all lanes are one matrix, see `nn._all_rows`
-            width = _multiple(width, math.lcm(ALIGNMENT, layer.outputs))
+            width = _multiple(width, math.lcm(ALIGNMENT, layer.weight.shape[-1]))
         self._last_is_one_hot = bool(one_hot)
         rows = len(next(trained.parameters()))
         copies = [trained, prior, trained] if prior is not None else [trained, trained]

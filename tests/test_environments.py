@@ -85,8 +85,8 @@ def test_deep_sea_equals_bsuite_step_by_step(size: int, deterministic: bool) -> 
 
 
 def test_the_last_observation_of_deep_sea_is_the_cell_of_the_last_row_where_it_ended() -> None:
-    for _, theirs, steps in episodes_of_both(seed=1, size=7):
-        assert steps[-1][0].observation == 6 * 7 + theirs._column
+    for ours, theirs, steps in episodes_of_both(seed=1, size=7):
+        assert steps[-1][0].observation == ours.cells()[-1, theirs._column]
 
 
 def test_a_mapping_seed_fixes_which_action_is_right_whatever_the_seed() -> None:

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from building import BSP, PINS, build, live, spec_of, weights
+from explore_bsuite import Bsuite
 from explore_cartpole_swingup import CartpoleSwingup
 from explore_deep_sea import DeepSea
 from explore_ensemble import Ensemble
@@ -90,6 +91,8 @@ CASES = {
     "heads on an ensemble": (SWING_PINS | BOTH, SWINGUP),
     "heads with torch's own functions": (SWING_PINS | ODD | {"uncertainty": PlainHeads}, SWINGUP),
     "an ensemble with torch's own functions": (SWING_BSP | ODD | {"value": TanhValue}, SWINGUP),
+    "one feature and eleven actions": (SWING_PINS | {"min_replay": 4}, partial(Bsuite, id="bandit_noise/3")),
+    "two features and five actions": (SWING_PINS, partial(Bsuite, id="discounting_chain/0")),
     "a lifted module": (SWING_PINS | ODD | {"value": LiftedValue}, SWINGUP),
 }
 

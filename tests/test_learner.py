@@ -68,7 +68,7 @@ def plain_network(lane_network: nn.Module, row: int) -> nn.Sequential:
     for layer in lane_network.modules():
         if isinstance(layer, Linear):
             one = nn.Linear(layer.inputs, layer.outputs, dtype=torch.float64)
-            one.load_state_dict({"weight": layer.matrix[row].T, "bias": layer.bias[row, 0]})
+            one.load_state_dict({"weight": layer.matrix[row].T, "bias": layer.bias[row, 0, : layer.outputs]})
             modules += [one, nn.ReLU()]
     return nn.Sequential(*modules[:-1])
 

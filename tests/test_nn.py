@@ -27,7 +27,7 @@ def test_a_layer_is_torchs_in_each_lane():
     with lanes(streams()):
         layer = Linear(5, 4)
     x = numbers(3, 7, 5)
-    expected = [nn.functional.linear(x[k], layer.matrix[k].T, layer.bias[k, 0]) for k in range(3)]
+    expected = [nn.functional.linear(x[k], layer.matrix[k].T, layer.bias[k, 0, : layer.outputs]) for k in range(3)]
     torch.testing.assert_close(layer(x), torch.stack(expected))
 
 
@@ -51,7 +51,43 @@ def test_the_gradient_of_a_look_up_adds_to_what_is_there():
         layer = Linear(specs.DiscreteArray(3), 2)
     for _ in range(2):
         layer(torch.tensor([[1]])).sum().backward()
-    assert layer.weight.grad.tolist() == [[[0, 0], [2, 2], [0, 0]]]
+    assert layer.weight.grad[..., :2].tolist() == [[[0, 0], [2, 2], [0, 0]]]
+
+
+@pytest.mark.parametrize("outputs", [1, 3, 5, 11, 20, 33, 50])
+@pytest.mark.parametrize("inputs", [1, 3, 7, 25, 50])
+def test_a_lane_is_the_same_to_the_bit_wherever_it_lies(inputs, outputs):
+    """Outputs and gradients of a lane alone equal those in company, for widths that suit no vector unit."""
+
+    def learned(seeds, x, wanted):
+        with lanes([stream(seed, "init") for seed in seeds]):
+            net = MLP(inputs, (13,), outputs)
+        results = []
+        for _ in range(2):  # in the second round gradients are added to what is there
+            x = x.detach().requires_grad_()
+            y = net(x)
+            (y * wanted).sum().backward()
+            results += [y.detach(), x.grad, *(p.grad.clone() for p in net.parameters())]
+        return results
+
+    for rows in (2, 64):
+        x, wanted = numbers(5, rows, inputs), numbers(5, rows, outputs)
+        together = learned(range(5), x, wanted)
+        for lane in range(5):
+            alone = learned([lane], x[lane : lane + 1].clone(), wanted[lane : lane + 1].clone())
+            assert all(torch.equal(one[0], many[lane]) for one, many in zip(alone, together))
+
+
+def test_what_fills_a_layer_up_stays_zero():
+    with lanes(streams()):
+        net = MLP(3, (5,), 2)
+    for _ in range(3):
+        net(numbers(3, 8, 3)).square().sum().backward()
+    for layer in net.layers:
+        for filled, real in ((layer.weight, layer.matrix), (layer.bias, layer.bias[..., : layer.outputs])):
+            assert torch.count_nonzero(filled) == torch.count_nonzero(real)
+        assert torch.count_nonzero(layer.weight.grad) <= layer.matrix.numel()
+        assert not layer.bias.grad[..., layer.outputs :].any()
 
 
 @pytest.mark.parametrize("inputs, shape", [(6, (6,)), (specs.Array((2, 3), np.float32), (2, 3))])
@@ -62,7 +98,7 @@ def test_an_mlp_is_torchs_in_each_lane(inputs, shape):
     for lane in range(3):
         y = x[lane].flatten(1)
         for layer in net.layers:
-            y = nn.functional.linear(y, layer.matrix[lane].T, layer.bias[lane, 0])
+            y = nn.functional.linear(y, layer.matrix[lane].T, layer.bias[lane, 0, : layer.outputs])
             y = y.relu() if layer is not net.layers[-1] else y
         torch.testing.assert_close(net(x)[lane], y)
 
