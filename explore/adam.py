@@ -25,11 +25,14 @@ class Adam:
         self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.steps = [torch.zeros_like(stack.gradient[:, 0]) for stack in stacks]
         self.active = [torch.ones_like(steps) for steps in self.steps]  # 1 for the rows that steps change
+        self._lanes: tuple[int, ...] = ()  # those chosen
         self._seen = 0
 
     def choose(self, lanes: Sequence[int], seen: int) -> None:
         """The lanes that the following steps change, and a bound of one-hot observations (see `Stack`)."""
-        self._seen = max(self._seen, seen)
+        if (tuple(lanes), max(seen, self._seen)) == (self._lanes, self._seen):
+            return
+        self._lanes, self._seen = tuple(lanes), max(seen, self._seen)
         self._gradients = []
         chosen: list[tuple[Tensor, ...]] = []
         for k, stack in enumerate(self.stacks):

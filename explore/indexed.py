@@ -7,7 +7,7 @@ frozen copy (`explore.stack`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import dm_env
 import numpy as np
@@ -56,6 +56,8 @@ class IndexedValue:
         self.parts = trained
         self.stacks = [Stack(part, twin, len(seeds), self.device) for part, twin in zip(trained, twins)]
         self._row_multiple = max(lane_nn.safe_rows(part) for part in trained)
+        self.tabulates_targets = False  # whether the target networks are evaluated once at every observation
+        self._table: list[Tensor] = []
 
     @property
     def members(self) -> Members:
@@ -86,8 +88,27 @@ class IndexedValue:
     @torch.no_grad()
     def target_features(self, obs: Tensor, prior: Tensor) -> Features:
         """Of the target networks joined with what their priors gave, at every action."""
+        targets = self._looked_up(obs) if self.tabulates_targets else self._target_outputs(obs)
+        return self._joined(targets, self._split(prior))
+
+    def _target_outputs(self, obs: Tensor) -> list[Tensor]:
         chunks = [[self._rows(stack.target, o) for o in obs.split(TARGET_ROWS, 1)] for stack in self.stacks]
-        return self._joined([torch.cat(part, 1) for part in chunks], self._split(prior))
+        return [torch.cat(part, 1) for part in chunks]
+
+    def _looked_up(self, obs: Tensor) -> list[Tensor]:
+        """The same from a table of all one-hot observations so far, made anew when the target has changed."""
+        if not self._table or int(obs.max()) >= self._table[0].shape[1]:
+            size = (int(obs.max()) // TARGET_ROWS + 1) * TARGET_ROWS
+            every = torch.arange(size, device=self.device).clamp_max(int(self.spec.observation.num_values) - 1)
+            self._table = self._target_outputs(every.expand(len(self.seeds), -1))
+        lane = torch.arange(len(obs), device=self.device).unsqueeze(1)
+        return [outputs[lane, obs] for outputs in self._table]
+
+    def copy_to_target(self, lanes: Sequence[int]) -> None:
+        """The target networks of these lanes become the trained ones."""
+        self._table = []
+        for stack in self.stacks:
+            stack.copy_to_target(lanes)
 
     @torch.no_grad()
     def prior_features(self, obs: Tensor) -> Tensor:
@@ -117,6 +138,16 @@ class IndexedValue:
     def _rows(self, network: Network, obs: Tensor) -> Tensor:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
         return network(_padded(obs, self._row_multiple))[:, : obs.shape[1]]
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All networks: trained, prior and target."""
+        return {f"part {k}": stack.buffer.numpy(force=True) for k, stack in enumerate(self.stacks)}
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes over the networks of another function of the same parts."""
+        self._table = []
+        for k, stack in enumerate(self.stacks):
+            stack.buffer.copy_(torch.from_numpy(state[f"part {k}"]))
 
     # Values at an index.
 

@@ -167,7 +167,8 @@ class Members(UncertaintyModule):
         if not self.random:
             return features.movedim(-1, 2)
         if index.stride()[:2] == (0, 0):  # `draw_for_learning`: every member in turn
-            return features.repeat_interleave(index.shape[2] // self.size, -1).movedim(-1, 2)
+            repeats = index.shape[2] // self.size
+            return (features if repeats == 1 else features.repeat_interleave(repeats, -1)).movedim(-1, 2)
         return super().values(features, index)
 
     def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:

@@ -94,6 +94,9 @@ class Indexed(Agent):
         _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
         self.streams, lanes = streams, len(streams)
         self.function = IndexedValue(spec, streams.seeds, value, modules, prior(), device)
+        if isinstance(spec.observation, dm_env.specs.DiscreteArray):
+            rows_per_target = target_period * batch_size * (batches_per_episode if learn_every is None else 1)
+            self.function.tabulates_targets = spec.observation.num_values <= rows_per_target
         self.objective = objective()
         self.objective.check(self.function)
         self.acting, self.evaluation = acting(), (evaluation or MeanArgmax)()
@@ -165,11 +168,10 @@ class Indexed(Agent):
         return self.evaluation.select(self._beliefs(observations)).squeeze(-1).numpy(force=True)
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        return {f"part {k}": stack.buffer.numpy(force=True) for k, stack in enumerate(self.function.stacks)}
+        return self.function.state_dict()
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        for k, stack in enumerate(self.function.stacks):
-            stack.buffer.copy_(torch.from_numpy(state[f"part {k}"]))
+        self.function.load_state_dict(state)
 
     def _learn(self, lanes: Sequence[int], batches: int) -> None:
         """A learning phase of these lanes, as far as they have seen enough."""
@@ -194,8 +196,8 @@ class Indexed(Agent):
         for lane in lanes:
             self.phases[lane] += 1
         copied = [lane for lane in lanes if self.phases[lane] % self.target_period == 0]
-        for stack in self.function.stacks if copied else ():
-            stack.copy_to_target(copied)
+        if copied:
+            self.function.copy_to_target(copied)
 
     def _select(
         self, selection: Selection, observations: np.ndarray, index: Index, active: Sequence[bool], stream: str
