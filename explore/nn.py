@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from explore.initialisers import INITIALISERS, check_init
+from explore.kernels import FewOutputs, look_up, takes_gradient
 from explore.streams import stream
 
 Lanes = tuple[Sequence[np.random.Generator], str | None]
@@ -41,50 +43,6 @@ def lanes(generators: Sequence[np.random.Generator], init: str | None = None) ->
 
 def _lanes() -> Lanes:
     return _current.get() or ([stream(0, "notebook")], None)  # outside a run: a single lane
-
-
-def _torch_default(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
-    bound = 1 / math.sqrt(fan_in)
-    return rng.uniform(-bound, bound, (fan_in, fan_out)), rng.uniform(-bound, bound, fan_out)
-
-
-def _glorot_uniform(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
-    bound = math.sqrt(6 / (fan_in + fan_out))
-    return rng.uniform(-bound, bound, (fan_in, fan_out)), np.zeros(fan_out)
-
-
-def _glorot_normal(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
-    return rng.normal(0, math.sqrt(2 / (fan_in + fan_out)), (fan_in, fan_out)), np.zeros(fan_out)
-
-
-def _he_normal(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
-    return rng.normal(0, math.sqrt(2 / fan_in), (fan_in, fan_out)), np.zeros(fan_out)
-
-
-def _truncated_normal(rng: np.random.Generator, fan_in: int, fan_out: int) -> tuple[np.ndarray, np.ndarray]:
-    weight = rng.standard_normal((fan_in, fan_out))
-    while (outside := np.abs(weight) > 2).any():
-        weight[outside] = rng.standard_normal(int(outside.sum()))
-    return weight / math.sqrt(fan_in), np.zeros(fan_out)
-
-
-INITIALISERS: dict[str, Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]] = {
-    "torch": _torch_default,
-    "glorot_uniform": _glorot_uniform,
-    "glorot_normal": _glorot_normal,
-    "he_normal": _he_normal,
-    "truncated_normal": _truncated_normal,
-}
-"""Name -> weight `[inputs, outputs]` and bias `[outputs]` of one lane.
-
-`torch` is torch.nn.Linear's own; `truncated_normal` is that of Haiku and Sonnet (bsuite's agents).
-"""
-
-
-def check_init(init: str | None, optional: bool = False) -> None:
-    """Raises `ValueError` unless `init` names an initialiser (or is None where that is allowed)."""
-    if not (init in INITIALISERS or (optional and init is None)):
-        raise ValueError(f"init must be one of {', '.join(INITIALISERS)}, got {init!r}")
 
 
 def num_features(inputs: dm_env.specs.Array | int) -> int:
@@ -128,70 +86,17 @@ class Linear(nn.Module):
     def padded(self, x: Tensor) -> Tensor:
         """The same with as many zeros after the outputs as make them a multiple of 4; takes such inputs too."""
         if self.one_hot and not x.is_floating_point():
-            return _look_up(self.weight, x).add_(self.bias)
+            return look_up(self.weight, x).add_(self.bias)
         if self._missing_inputs and x.shape[-1] == self.inputs:
             x = nn.functional.pad(x, (0, self._missing_inputs))
         if not self.few_outputs:
             return torch.baddbmm(self.bias, x, self.weight)
-        if _takes_gradient(self.weight):
-            return _FewOutputs.apply(x, self.weight, self.bias)
+        if takes_gradient(self.weight):
+            return FewOutputs.apply(x, self.weight, self.bias)
         return torch.baddbmm(self.bias, x, self.weight.transpose(1, 2))
 
 
 FEW_OUTPUTS = 24  # up to here products are faster with weights of the shape [lanes, outputs, inputs]
-
-
-def _takes_gradient(weight: Tensor) -> bool:
-    """Whether to add the weight's gradient to its `grad` ourselves, which is faster than autograd's way."""
-    return torch.is_grad_enabled() and weight.requires_grad and weight.grad is not None and not _compiling()
-
-
-class _FewOutputs(torch.autograd.Function):
-    """A layer of few outputs, with the products of its gradient in the order that is fastest for it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.parameters = weight, bias
-        return torch.baddbmm(bias, x, weight.transpose(1, 2))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None, None]:
-        (x,), (weight, bias) = ctx.saved_tensors, ctx.parameters
-        weight.grad += torch.bmm(gradient.transpose(1, 2), x)
-        bias.grad += gradient.sum(1, keepdim=True)
-        return torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None, None, None
-
-
-def _look_up(weight: Tensor, x: Tensor) -> Tensor:
-    """Rows of each lane's weights, `[lanes, inputs, outputs]` at `[lanes, batch]`."""
-    lane = torch.arange(len(x), device=x.device).unsqueeze(1)
-    if _compiling() or weight.stride(0) % weight.stride(1):
-        return weight[lane, x]
-    row = x + lane * (weight.stride(0) // weight.stride(1))  # in `_all_rows`
-    if _takes_gradient(weight):
-        return _LookUp.apply(weight, row)
-    return nn.functional.embedding(row, _all_rows(weight))
-
-
-def _all_rows(weight: Tensor) -> Tensor:
-    """The rows of all lanes, and what lies between them in memory, as one matrix."""
-    lanes, inputs, outputs = weight.shape
-    return weight.as_strided(((lanes - 1) * (weight.stride(0) // outputs) + inputs, outputs), (outputs, 1))
-
-
-class _LookUp(torch.autograd.Function):
-    """Adds the gradient of the rows to the weight's own, without a tensor as large as the weight."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, row: Tensor) -> Tensor:
-        ctx.weight, ctx.row = weight, row.flatten()
-        return nn.functional.embedding(row, _all_rows(weight))
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None]:
-        _all_rows(ctx.weight.grad).index_add_(0, ctx.row, gradient.flatten(0, 1))
-        return None, None
 
 
 class MLP(nn.Module):
@@ -260,7 +165,6 @@ def softplus(x: Tensor) -> Tensor:
     return nn.functional.softplus(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
 
 
-_compiling = torch.compiler.is_compiling
 VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest may be rounded differently
 
 

@@ -40,7 +40,7 @@ class Stack:
         for name in sorted(parameters, key=lambda name: name in one_hot):  # those come last, to be trimmed
             self.layout[name] = (width, parameters[name].shape[1:])
             width = _multiple(width + parameters[name][0].numel(), ALIGNMENT)
-        for layer in one_hot.values():  # so that the rows of all lanes are one matrix, see `nn._all_rows`
+        for layer in one_hot.values():  # so that the rows of all lanes are one matrix, see `kernels.look_up`
             width = _multiple(width, math.lcm(ALIGNMENT, layer.weight.shape[-1]))
         self._last_is_one_hot = bool(one_hot)
         rows = len(next(trained.parameters()))

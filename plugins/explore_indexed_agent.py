@@ -52,7 +52,8 @@ class Indexed(Agent):
       replay_capacity: transitions kept for each seed.
       min_replay: steps stored before learning starts.
       mask_probability: probability of each bit of a transition's bootstrap mask.
-      compile: compile the update step (loss, gradient and Adam) with torch.compile.
+      compile: compile the update step (loss, gradient and Adam) with torch.compile; faster where
+        observations are floats, slower where they are one-hot.
     """
 
     def __init__(

@@ -5,8 +5,8 @@ import math
 from torch import Tensor
 
 from explore import hookimpl
+from explore.initialisers import check_init
 from explore.interfaces import Prior
-from explore.nn import check_init
 
 
 class Additive(Prior):

@@ -11,7 +11,8 @@ import torch
 from dm_env import specs
 from torch import nn
 
-from explore.nn import INITIALISERS, MLP, Linear, lanes, num_features, per_lane, softplus
+from explore.initialisers import INITIALISERS
+from explore.nn import MLP, Linear, lanes, num_features, per_lane, softplus
 from explore.streams import stream
 
 
