@@ -23,7 +23,7 @@ class Adam:
         self.stacks, self.learning_rate = stacks, learning_rate
         self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
-        self.steps = [torch.zeros_like(stack.gradient[:, 0]) for stack in stacks]
+        self.steps = [torch.zeros(len(stack.gradient), device=stack.gradient.device) for stack in stacks]
         self.active = [torch.ones_like(steps) for steps in self.steps]  # 1 for the rows that steps change
         self._lanes: tuple[int, ...] = ()  # those chosen
         self._seen = 0
@@ -40,7 +40,7 @@ class Adam:
             width = stack.trained_width(self._seen)
             self._gradients.append(stack.gradient[:, :width])
             rows = (stack.buffer[0], stack.gradient, self.mean[k], self.square[k])
-            for row in self.active[k].nonzero().flatten().tolist():
+            for row in self.active[k].nonzero().flatten().tolist() if width else ():
                 chosen.append((*(tensor[row, :width] for tensor in rows), self.steps[k][row]))
         self._chosen = [list(tensors) for tensors in zip(*chosen)]
 

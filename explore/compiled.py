@@ -44,16 +44,21 @@ class CompiledUpdate:
     ) -> dict[str, Tensor]:  # fmt: skip
         stacks = self.function.stacks
 
-        def total(parameters: list[dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
-            networks = [partial(_called, stack.trained, one) for stack, one in zip(stacks, parameters)]
+        def total(trainable: list[dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
+            networks = [
+                partial(_called, stack.trained, all_of | one) for stack, all_of, one in zip(stacks, views, trainable)
+            ]
             features = self.function.trained_features(obs, action, prior, networks)
             losses = self.objective.loss(self.function, features, prepared)
             return torch.stack(list(losses.values())).sum(), losses
 
         views = [stack.parameters_of(row) for stack, row in zip(stacks, rows)]
-        gradients, losses = grad(total, has_aux=True)(views)
-        for stack, row, mean, square, step, on, one in zip(stacks, rows, means, squares, steps, active, gradients):
-            _adam(row, stack.row_of(one), mean, square, step[:, None], on[:, None] > 0, self.adam.learning_rate)
+        trained = [{name: all_of[name] for name in stack.trainable} for stack, all_of in zip(stacks, views)]
+        gradients, losses = grad(total, has_aux=True)(trained)
+        for k, (stack, row, step, on) in enumerate(zip(stacks, rows, steps, active)):
+            zeros = {name: torch.zeros_like(view) for name, view in views[k].items() if name not in stack.trainable}
+            gradient = stack.row_of(zeros | gradients[k])
+            _adam(row, gradient, means[k], squares[k], step[:, None], on[:, None] > 0, self.adam.learning_rate)
         return losses
 
 

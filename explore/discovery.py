@@ -69,10 +69,6 @@ class Plugin:
     version: str
     components: tuple[Component, ...]
 
-    @property
-    def only_watches(self) -> bool:
-        return not self.components
-
 
 @dataclass(frozen=True)
 class Failure:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,6 @@ class Experiment:
         for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number!r}")
-        torch.set_num_threads(threads)
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
         self.seeds, self.threads = _checked_seeds(seeds), threads
         self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
@@ -77,10 +77,11 @@ class Experiment:
             returns, _ = play(evaluators, self.agent.evaluate, begin=lambda _: self.agent.begin_evaluation())
             return returns
 
-        train(
-            self.agent, self.environments, self.judges, self.seeds, self.episodes, record, evaluate,
-            self.stop_when_solved,
-        )  # fmt: skip
+        with _threads(self.threads):
+            train(
+                self.agent, self.environments, self.judges, self.seeds, self.episodes, record, evaluate,
+                self.stop_when_solved,
+            )  # fmt: skip
 
 
 def run(
@@ -149,21 +150,39 @@ def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
     def finish(status: str, reason: str | None = None) -> None:
         judges = dict(zip(experiment.seeds, experiment.judges))
         summary = summarise(judges, task=experiment.task, steps=steps)
-        run.finish(status, summary, reason, seconds=time.perf_counter() - started)
-        _tell(registry.hook.explore_run_finished, run=run, summary=summary)
+        try:
+            run.finish(status, summary, reason, seconds=time.perf_counter() - started)
+        finally:
+            _tell(registry.hook.explore_run_finished, run=run, summary=summary)
 
     try:
         _tell(registry.hook.explore_run_started, run=run)
         experiment.run(record)
         run.save_weights(experiment.agent.state_dict())
     except KeyboardInterrupt:
-        run.save_weights(experiment.agent.state_dict())
-        finish("interrupted")
+        try:
+            run.save_weights(experiment.agent.state_dict())
+        finally:
+            finish("interrupted")
         raise
     except BaseException as error:
-        finish("failed", f"{type(error).__name__}: {error}" if not isinstance(error, RunFailed) else str(error))
+        reason = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
+        try:
+            finish("failed", reason)
+        except RunFailed:  # the disk is full, say: what came first is the reason
+            raise error from None
         raise
     finish("done")
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _listed(texts: Sequence[str]) -> Sequence[str]:

@@ -54,7 +54,9 @@ class IndexedValue:
         if prior.has_twin:
             twins = _build_parts(spec, seeds, value, uncertainty, "prior", prior.init)
         self.parts = trained
-        self.stacks = [Stack(part, twin, len(seeds), self.device) for part, twin in zip(trained, twins)]
+        self.stacks = [
+            Stack(part, twin, len(seeds), _rows_of(part, seeds), self.device) for part, twin in zip(trained, twins)
+        ]
         self._row_multiple = max(lane_nn.safe_rows(part) for part in trained)
         self.tabulates_targets = False  # whether the target networks are evaluated once at every observation
         self._table: list[Tensor] = []
@@ -141,7 +143,7 @@ class IndexedValue:
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """All networks: trained, prior and target."""
-        return {f"part {k}": stack.buffer.numpy(force=True) for k, stack in enumerate(self.stacks)}
+        return {f"part {k}": stack.buffer.numpy(force=True).copy() for k, stack in enumerate(self.stacks)}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Takes over the networks of another function of the same parts."""
@@ -153,7 +155,8 @@ class IndexedValue:
 
     def values(self, features: Features, index: Index) -> Tensor:
         """`[lanes, batch, draws, actions]`"""
-        first, *rest = (part.values(f, i) for part, f, i in zip(self.parts, features, index))
+        # None is given to `Members` only.
+        first, *rest = (part.values(f, i) for part, f, i in zip(self.parts, features, index))  # type: ignore[arg-type]
         return sum(rest, first)
 
     def std(self, features: Features) -> Tensor:
@@ -167,8 +170,8 @@ class IndexedValue:
 
     def draw_for_learning(self, generators: Generators, mask: Sequence[Tensor], draws: int) -> Index:
         """Indices to learn at, `[lanes, batch, draws, size]` for each part."""
-        pairs = zip(self.parts, mask)
-        return tuple(part.draw_for_learning(generators, m, draws).to(self.device) for part, m in pairs)
+        drawn = [part.draw_for_learning(generators, m, draws) for part, m in zip(self.parts, mask)]
+        return tuple(index if index is None else index.to(self.device) for index in drawn)
 
     def mean_index(self) -> Index:
         """The expected index, `[1, 1, 1, size]` for each part."""
@@ -176,7 +179,8 @@ class IndexedValue:
 
     def describe_index(self, index: Index) -> list[str]:
         """The index `[lanes, 1, 1, size]` of each lane in words."""
-        words = [[p.describe_index(i) for i in t[:, 0, 0].cpu().numpy()] for p, t in zip(self.parts, index)]
+        numbers = [part[:, 0, 0].numpy(force=True) for part in index if part is not None]
+        words = [[part.describe_index(lane) for lane in lanes] for part, lanes in zip(self.parts, numbers)]
         return [" ".join(filter(None, lane)) for lane in zip(*words)]
 
     def check_scales(self, features: Features) -> None:
@@ -195,6 +199,11 @@ def _padded(obs: Tensor, multiple: int) -> Tensor:
 def _at(features: Tensor, action: Tensor) -> Tensor:
     """Features at one action each: `[lanes, batch, actions, size]` -> `[lanes, batch, 1, size]`."""
     return features.gather(2, action[:, :, None, None].expand(-1, -1, 1, features.shape[-1]))
+
+
+def _rows_of(part: UncertaintyModule, seeds: Sequence[int]) -> int:
+    """How many networks the part has in all lanes."""
+    return len(seeds) * (part.size if isinstance(part, Members) else 1)
 
 
 def _build_parts(
@@ -220,29 +229,46 @@ def _build_parts(
     return [holder, *(module for module in modules if module is not holder)]
 
 
-@torch.no_grad()
 def _check_outputs(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[int]) -> None:
-    """A component whose output has the wrong shape is refused before anything is trained on it."""
-    lanes, batch = len(seeds), 32
-    generators = [stream(seed, "check") for seed in seeds]
-    obs = _made_up_observations(spec, generators, batch)
+    """A network whose output has the wrong shape, or that mixes lanes, is refused before it is trained."""
+    batch = 32
+    obs = made_up_observations(spec, [stream(seed, "check") for seed in seeds], batch)
     for part in parts:
+        rows, name = _rows_of(part, seeds), type(part).__name__
+        network: nn.Module = part
+        shape = [rows, batch, spec.num_actions, part.size]
         if isinstance(part, Members):
-            network, name = part.network, type(part.network).__name__
-            expected: tuple[int, ...] = (lanes * part.size, batch, spec.num_actions)
-            found, meaning = _output(network, name, obs.repeat_interleave(part.size, 0)), "[lanes, batch, actions]"
-        else:
-            name, expected = type(part).__name__, (lanes, batch, spec.num_actions, part.size)
-            found = _output(part, name, obs)
-            meaning = (
-                "[lanes, batch, actions, heads]" if isinstance(part, ScaleModule) else "[lanes, batch, actions, size]"
-            )
-        if tuple(found.shape) != expected:
-            raise ValueError(f"{name} gives values of shape {list(found.shape)}, expected {meaning} = {list(expected)}")
+            network, name, shape = part.network, type(part.network).__name__, shape[:3]
+        for parameter, tensor in network.named_parameters():
+            if tensor.dim() < 1 or len(tensor) != rows:
+                raise ValueError(
+                    f"{name} has no axis of lanes in {parameter}: build its layers with explore.nn, or lift it "
+                    "with explore.nn.per_lane"
+                )
+        each = obs.repeat_interleave(rows // len(seeds), 0)
+        found = _output(network, name, each)
+        if list(found.shape) != shape:
+            axes = ["lanes", "batch", "actions", "heads" if isinstance(part, ScaleModule) else "size"][: len(shape)]
+            expected = f"[{', '.join(axes)}] = {shape}"
+            raise ValueError(f"{name} gives values of shape {list(found.shape)}, expected {expected}")
         if isinstance(part, ScaleModule) and bool((found < 0).any()):
             raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
+        if not _lanes_are_apart(network, name, each, found):
+            raise ValueError(f"{name} mixes lanes: a change in the first seed's network changes another seed's values")
 
 
+@torch.no_grad()
+def _lanes_are_apart(network: nn.Module, name: str, obs: Tensor, output: Tensor) -> bool:
+    before = [parameter.clone() for parameter in network.parameters()]
+    for parameter in network.parameters():
+        parameter[0] += 1
+    changed = _output(network, name, obs)
+    for parameter, old in zip(network.parameters(), before):
+        parameter.copy_(old)
+    return torch.allclose(changed[1:], output[1:])
+
+
+@torch.no_grad()
 def _output(network: nn.Module, name: str, obs: Tensor) -> Tensor:
     try:
         output = network(obs)
@@ -254,7 +280,8 @@ def _output(network: nn.Module, name: str, obs: Tensor) -> Tensor:
     return output
 
 
-def _made_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
+def made_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
+    """Observations `[lanes, batch, ...]` that a network must be able to take."""
     if isinstance(spec.observation, dm_env.specs.DiscreteArray):
         high = int(spec.observation.num_values)
         return torch.stack([torch.from_numpy(g.integers(high, size=batch)) for g in generators])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from explore.indexed import IndexedValue
 
 Features = tuple[Tensor, ...]  # of one batch of observations: one tensor per part
-Index = tuple[Tensor, ...]  # one tensor per part
+Index = tuple[Tensor | None, ...]  # one per part; None: every member of an ensemble in turn
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class UncertaintyModule(nn.Module):
     `forward` gives the features of observations, all that does not depend on the index, and
     `values` the values at an index. Here they are linear in it, Q_i(s, a) = features(s, a) · i,
     which covers ensembles (i picks a member), PINs (i = z at head u, else 0) and linear
-    hypermodels; a module of another form overrides `values` and `variance`.
+    hypermodels. A module with another product overrides `values`, which must stay linear in the index
+    (the mean is the value at the mean index) and use no parameters: they belong to `forward`.
 
     Subclass `ScaleModule` for a network of standard deviations, as in PINs.
     """
@@ -95,7 +96,7 @@ class UncertaintyModule(nn.Module):
         """Indices from the fixed distribution, `[lanes, *shape, size]`."""
         raise NotImplementedError
 
-    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor:
+    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor | None:
         """Indices to learn at, `[lanes, batch, draws, size]`, given masks `[lanes, batch, mask_size]`."""
         return self.draw(generators, mask.shape[1], draws)
 
@@ -155,24 +156,25 @@ class Members(UncertaintyModule):
         member = (uniform(generators, *shape) * self.size).long()
         return nn.functional.one_hot(member, self.size).float()
 
-    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor:
-        """Every member in turn, `draws` a multiple of their number."""
+    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor | None:
+        """Every member in turn, `draws` a multiple of their number; None: each of them once."""
+        if draws == self.size:
+            return None
         every = torch.eye(self.size, device=mask.device).repeat_interleave(draws // self.size, 0)
         return every.expand(*mask.shape[:2], -1, -1)
 
     def mean_index(self) -> Tensor:
         return torch.full((self.size,), 1 / self.size)
 
-    def values(self, features: Tensor, index: Tensor) -> Tensor:
-        if not self.random:
+    def values(self, features: Tensor, index: Tensor | None) -> Tensor:
+        if index is None or not self.random:
             return features.movedim(-1, 2)
-        if index.stride()[:2] == (0, 0):  # `draw_for_learning`: every member in turn
-            repeats = index.shape[2] // self.size
-            return (features if repeats == 1 else features.repeat_interleave(repeats, -1)).movedim(-1, 2)
         return super().values(features, index)
 
-    def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:
-        return super().perturbation(noise, index) if self.random else torch.zeros_like(noise)
+    def perturbation(self, noise: Tensor, index: Tensor | None) -> Tensor:
+        if not self.random:
+            return torch.zeros_like(noise)
+        return noise if index is None else super().perturbation(noise, index)
 
     def variance(self, features: Tensor) -> Tensor:
         return (features - features.mean(-1, keepdim=True)).square().mean(-1)

@@ -54,11 +54,11 @@ class Learner:
         observations), averaged over the phase, `[lanes]`.
         """
         batch = batch.to(self.function.device)
-        prior = _at_action(batch) if batch.prior.numel() else batch.prior
+        prior = _prior_at_action(batch)
         phase = self._phase(batch, progress, selecting, drawing)
         with torch.no_grad():
             prepared = self.objective.prepare(phase)
-            uncertainty = self.function.std(phase.next_features).mean((1, 2))
+            uncertainty = _mean_where(phase.discount > 0, self.function.std(phase.next_features).mean(2))
         totals: dict[str, Tensor] = {}
         self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
         for start in range(0, batch.obs.shape[1], batch_size):
@@ -68,13 +68,21 @@ class Learner:
         batches = batch.obs.shape[1] // batch_size
         return {**{name: total / batches for name, total in totals.items()}, "uncertainty": uncertainty}
 
+    def losses_of(self, batch: Batch, generators: Generators) -> dict[str, Tensor]:
+        """The losses of a minibatch, of which nothing is learned."""
+        batch = batch.to(self.function.device)
+        prepared = self.objective.prepare(self._phase(batch, 0.0, generators, generators))
+        features = self.function.trained_features(batch.obs, batch.action, _prior_at_action(batch))
+        return self.objective.loss(self.function, features, prepared)
+
     def _phase(self, batch: Batch, progress: float, selecting: Generators, drawing: Generators) -> Phase:
         function = self.function
         next_features = function.target_features(batch.next_obs, batch.next_prior)
         function.check_scales(next_features)
 
         def select(index: Index) -> Tensor:
-            return self.target.select(Beliefs(function, next_features, index, selecting, progress))
+            draws = next((part.shape[2] for part in index if part is not None), function.members.size)
+            return chosen(self.target, Beliefs(function, next_features, index, selecting, progress), draws)
 
         return Phase(
             function=function,
@@ -97,8 +105,27 @@ class Learner:
         return {name: loss.detach() for name, loss in losses.items()}
 
 
-def _at_action(batch: Batch) -> Tensor:
-    """What the priors gave at the actions taken, `[lanes, batch, 1, size]`."""
+def chosen(selection: Selection, beliefs: Beliefs, draws: int) -> Tensor:
+    """What a selection selects, `[lanes, batch, draws or 1]`; a selection that gives another shape is refused."""
+    actions = selection.select(beliefs)
+    lanes, batch = beliefs.features[0].shape[:2]
+    if actions.shape not in ((lanes, batch, draws), (lanes, batch, 1)):
+        expected = f"[lanes, batch, draws or 1] = {[lanes, batch, draws]}"
+        raise ValueError(
+            f"{type(selection).__name__} selects actions of shape {list(actions.shape)}, expected {expected}"
+        )
+    return actions
+
+
+def _mean_where(there: Tensor, numbers: Tensor) -> Tensor:
+    """Means over the transitions that have a next observation, `[lanes]`."""
+    return (numbers * there).sum(1) / there.sum(1).clamp_min(1)
+
+
+def _prior_at_action(batch: Batch) -> Tensor:
+    """What the priors gave at the actions taken, `[lanes, batch, 1, size]`; nothing without priors."""
+    if not batch.prior.numel():
+        return batch.prior
     return batch.prior.gather(2, batch.action[:, :, None, None].expand(-1, -1, 1, batch.prior.shape[-1]))
 
 
@@ -108,4 +135,4 @@ def _cut(tensors: Any, part: slice) -> Any:
         return {name: _cut(tensor, part) for name, tensor in tensors.items()}
     if isinstance(tensors, tuple):
         return tuple(_cut(tensor, part) for tensor in tensors)
-    return tensors[:, part]
+    return None if tensors is None else tensors[:, part]

@@ -28,10 +28,11 @@ def train(
         begin = partial(agent.begin_episode, progress=(episode - 1) / episodes)
         returns, lengths = play(environments, agent.act, begin, agent.observe)
         steps += lengths
+        metrics = agent.metrics()
         rows = [
             {"seed": seed, "episode": episode, "return": returns[lane], "length": int(lengths[lane])}
             | {"steps": int(steps[lane])}
-            | {name: column[lane] for name, column in agent.metrics().items()}
+            | {name: column[lane] for name, column in metrics.items()}
             | judges[lane].episode(returns[lane])
             for lane, seed in enumerate(seeds)
         ]
@@ -50,18 +51,20 @@ def play(
 ) -> tuple[list[float], np.ndarray]:
     """One episode of every lane: its return and its length."""
     timesteps = [environment.reset() for environment in environments]
-    observations = np.stack([np.asarray(timestep.observation) for timestep in timesteps])
+    one_hot = isinstance(environments[0].observation_spec(), dm_env.specs.DiscreteArray)
+    observations = np.array([timestep.observation for timestep in timesteps], np.int64 if one_hot else np.float32)
     returns = [0.0] * len(environments)
     lengths = np.zeros(len(environments), int)
     active = [True] * len(environments)
     begin(observations)
     while any(active):
         actions = act(observations, active)
+        observations = observations.copy()  # an agent may have kept the last ones
         for lane, environment in enumerate(environments):
             if active[lane]:
                 timestep = timesteps[lane] = environment.step(actions[lane])
                 observations[lane] = timestep.observation
-                returns[lane] += timestep.reward
+                returns[lane] += float(timestep.reward)
         if observe is not None:
             observe(actions, timesteps, active)
         lengths += active

@@ -41,8 +41,11 @@ def lanes(generators: Sequence[np.random.Generator], init: str | None = None) ->
         _current.reset(token)
 
 
+_outside: Lanes = ([stream(0, "outside a run")], None)  # a single lane
+
+
 def _lanes() -> Lanes:
-    return _current.get() or ([stream(0, "notebook")], None)  # outside a run: a single lane
+    return _current.get() or _outside
 
 
 def num_features(inputs: dm_env.specs.Array | int) -> int:
@@ -137,11 +140,14 @@ class _PerLane(nn.Module):
     def __init__(self, factory: Callable[[], nn.Module]):
         super().__init__()
         modules = [self._seeded(factory, generator) for generator in _lanes()[0]]
+        frozen = {name for name, parameter in modules[0].named_parameters() if not parameter.requires_grad}
         parameters, buffers = torch.func.stack_module_state(modules)
         if buffers:
             raise ValueError(f"per_lane modules must not have buffers, got {', '.join(buffers)}")
         self.names = list(parameters)
-        self.stacked = nn.ParameterList(nn.Parameter(parameters[name].detach()) for name in self.names)
+        self.stacked = nn.ParameterList(
+            nn.Parameter(parameters[name].detach(), requires_grad=name not in frozen) for name in self.names
+        )
         self.template = [modules[0].to("meta")]  # in a list, so that its parameters are not ours
 
     @staticmethod

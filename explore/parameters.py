@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from explore.gin_files import Reference
-from explore.interfaces import SLOTS, Agent
+from explore.interfaces import SLOTS
 
 SUPPLIED = ("spec", "streams", "seed", "device")  # a component gets these from the core, not from gin
-AGENT_SLOTS = {slot: slot for slot in SLOTS} | dict.fromkeys(("acting", "target", "evaluation"), "selection")
-"""What the parameters of agents and of the experiment take, where they have no annotation."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,6 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     function, cls = (target.__init__, target) if isinstance(target, type) else (target, object)  # type: ignore[misc]
     is_component = issubclass(cls, tuple(base for _, base in SLOTS.values()))
     skipped = ("self", *SUPPLIED) if is_component else ("self",)
-    slots = {"greedy": "selection"} if is_component and not issubclass(cls, Agent) else AGENT_SLOTS
     try:
         hints = typing.get_type_hints(function)
     except NameError:  # names that are imported for type checkers only
@@ -65,7 +62,7 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
         annotation = "" if argument.annotation is argument.empty else argument.annotation
         text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
         text = text.replace("collections.abc.", "").replace("explore.interfaces.", "")
-        hint = hints.get(name, type[SLOTS[slots[name]][1]] if name in slots else Any)
+        hint = hints.get(name, Any)
         found[name] = Parameter(name, text, argument.default, documentation.get(name, ""), hint)
     return found
 

@@ -152,8 +152,10 @@ class Run:
         """Ends the recording with `summary.json` and the status: "done", "interrupted" or "failed"."""
         self.info |= {"status": status, "reason": reason, "finished": _now(), "seconds": seconds}
         try:
-            _write(self.folder / "summary.json", _json(summary))
-            _write(self.folder / "run.json", _json(self.info))
+            try:
+                _write(self.folder / "summary.json", _json(summary))
+            finally:
+                _write(self.folder / "run.json", _json(self.info))
         except OSError as error:
             raise RunFailed(f"cannot write the summary to {self.folder}: {error.strerror}") from error
 

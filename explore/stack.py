@@ -20,21 +20,22 @@ from explore.nn import Linear
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
 warnings.filterwarnings("ignore", message="grad and param do not obey the gradient layout contract")
 
-ALIGNMENT = 16  # floats: parameters lie alike in memory in all lanes, so that kernels treat them alike
+ALIGNMENT = 16  # floats: fused Adam rounds the rest of a tensor differently
 
 
 class Stack:
     """Copies of one network: trained, its frozen prior (if any) and target, in this order.
 
-    `lanes` are the seeds; a network with more (the members of an ensemble) has several rows each.
+    `lanes` are the seeds; a network with several members for each has more `rows`.
     """
 
-    def __init__(self, trained: nn.Module, prior: nn.Module | None, lanes: int, device: torch.device):
+    def __init__(self, trained: nn.Module, prior: nn.Module | None, lanes: int, rows: int, device: torch.device):
         if buffers := [name for name, _ in trained.named_buffers()]:
             raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
         self.lanes = lanes
         one_hot = {f"{name}.weight": m for name, m in trained.named_modules() if isinstance(m, Linear) and m.one_hot}
         parameters = dict(trained.named_parameters())
+        self.trainable = [name for name, parameter in parameters.items() if parameter.requires_grad]
         self.layout: dict[str, tuple[int, torch.Size]] = {}  # parameter -> where in a row, shape in a lane
         width = 0
         for name in sorted(parameters, key=lambda name: name in one_hot):  # those come last, to be trimmed
@@ -43,7 +44,6 @@ class Stack:
         for layer in one_hot.values():  # so that the rows of all lanes are one matrix, see `kernels.look_up`
             width = _multiple(width, math.lcm(ALIGNMENT, layer.weight.shape[-1]))
         self._last_is_one_hot = bool(one_hot)
-        rows = len(next(trained.parameters()))
         copies = [trained, prior, trained] if prior is not None else [trained, trained]
         self.buffer = torch.zeros(len(copies), rows, width, device=device)
         for block, module in zip(self.buffer, copies):
@@ -63,7 +63,7 @@ class Stack:
         if not self._last_is_one_hot:
             return self.buffer.shape[-1]
         start, (_, outputs) = list(self.layout.values())[-1]
-        return start + seen * outputs
+        return _multiple(start + seen * outputs, ALIGNMENT)
 
     def parameters_of(self, rows: Tensor) -> dict[str, Tensor]:
         """Rows as the parameters they hold, by name."""
@@ -71,6 +71,8 @@ class Stack:
 
     def row_of(self, parameters: dict[str, Tensor]) -> Tensor:
         """The reverse of `parameters_of`."""
+        if not self.layout:
+            return self.gradient
         starts = [start for start, _ in self.layout.values()] + [self.buffer.shape[-1]]
         flat = [parameters[name].flatten(1) for name in self.layout]
         room = [end - start - one.shape[1] for one, start, end in zip(flat, starts, starts[1:])]

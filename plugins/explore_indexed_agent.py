@@ -23,7 +23,8 @@ from explore.interfaces import (
     UncertaintyModule,
     ValueNetwork,
 )
-from explore.learner import Learner
+from explore.learner import Learner, chosen
+from explore.rehearsal import rehearse
 from explore.replay import Replay
 from explore.streams import Generators, Streams
 
@@ -122,6 +123,7 @@ class Indexed(Agent):
         self.index: Index = ()
         self.evaluation_index: Index = ()
         self.latest: dict[str, list[float | None]] = {}
+        rehearse(self.learner, [self.acting, self.evaluation], self.replay)
 
     def begin_episode(self, observations: np.ndarray, progress: float) -> None:
         self.episode += 1
@@ -206,7 +208,7 @@ class Indexed(Agent):
         obs = self._tensor(observations).unsqueeze(1)
         features = self.function.acting_features(obs)
         beliefs = Beliefs(self.function, features, index, _awake(self.streams[stream], active), self.progress)
-        return selection.select(beliefs).flatten().tolist()
+        return chosen(selection, beliefs, 1).flatten().tolist()
 
     def _beliefs(self, observations: np.ndarray) -> Beliefs:
         obs = self._tensor(np.asarray(observations))
@@ -219,8 +221,8 @@ class Indexed(Agent):
         return self.function.prior_features(obs.to(self.function.device))
 
     def _tensor(self, observations: np.ndarray) -> Tensor:
-        discrete = isinstance(self.function.spec.observation, dm_env.specs.DiscreteArray)
-        kind = np.int64 if discrete else np.float32
+        one_hot = isinstance(self.function.spec.observation, dm_env.specs.DiscreteArray)
+        kind = np.int64 if one_hot else np.float32
         return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
 
 

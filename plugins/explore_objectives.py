@@ -109,7 +109,7 @@ class SampledTD(Objective):
         target = phase.reward.unsqueeze(-1) + phase.discount.unsqueeze(-1) * bootstrap
         if self.uses_noise:
             for part, noise, i in zip(function.parts, phase.noise, index):
-                target = target + self.noise * part.perturbation(noise, i)
+                target = target + self.noise * part.perturbation(noise, i)  # type: ignore[arg-type]
         weight = torch.ones_like(target) if not members.random else phase.mask[0].repeat_interleave(repeats, -1)
         return {"index": index, "target": target, "weight": weight / repeats}
 

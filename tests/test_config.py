@@ -59,7 +59,7 @@ class Walker(Agent):
         spec,
         streams,
         device,
-        acting,
+        acting: type[Selection],
         several: Sequence[type[Schedule]] = (),
         color: str = "red",
         lazy: type[Selection] | None = None,

@@ -72,7 +72,7 @@ def test_a_file_supplies_components(plugin):
         "mine.py",
     )
     assert registry.plugins[-1].components == (component,)
-    assert not registry.plugins[-1].only_watches
+    assert registry.plugins[-1].components
 
 
 def test_a_module_is_named_without_ending(plugin, tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_a_plugin_may_only_watch_runs(plugin):
             seen.append(run)
     """)
     registry = discover([path])
-    assert registry.plugins[-1].only_watches
+    assert not registry.plugins[-1].components
     watcher = registry.hook.explore_run_started.get_hookimpls()[-1]
     assert watcher.plugin_name == "mine"
     watcher.function("a run")

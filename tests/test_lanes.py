@@ -114,6 +114,23 @@ def test_a_seed_is_the_same_alone_and_in_any_company(case):
             assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("width", [20, 52])
+def test_a_seed_is_the_same_whatever_its_company_has_seen(seed, width):
+    """Adam ends at the last cell that any lane has seen, which depends on the company."""
+    parts = DEEP_PINS | {"value": partial(MLP, hidden=(width,)), "uncertainty": partial(SoftplusHeads, hidden=(width,))}
+    environment = partial(DeepSea, size=5)
+
+    def life(seeds):
+        agent = build(seeds, spec_of(environment(seed=0)), **(parts | {"batch_size": 16}))
+        return live(agent, 12, environment)[seed], weights(agent)[seed]
+
+    alone, networks = life([seed])
+    rows, company_networks = life([seed, *range(10, 16)])
+    assert rows == alone
+    assert all(torch.equal(found, expected) for found, expected in zip(company_networks, networks, strict=True))
+
+
 def test_in_these_companies_some_wait_for_others():
     for company in COMPANIES:
         rows = live(build(company, spec_of(SWINGUP(seed=0)), **SWING_PINS), 10, SWINGUP)

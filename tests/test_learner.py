@@ -304,7 +304,7 @@ def test_pins_learn_by_td_at_sampled_indices(target, noise, indices, members, mo
 
 def test_adam_is_torchs_for_each_lane_by_itself():
     with lanes([stream(lane, "init") for lane in range(3)]):
-        stack = Stack(MLP(4, (5,), 3), None, 3, torch.device("cpu"))
+        stack = Stack(MLP(4, (5,), 3), None, 3, 3, torch.device("cpu"))
     plain = [nn.Parameter(row.clone()) for row in stack.buffer[0]]
     theirs = [torch.optim.Adam([row], LEARNING_RATE) for row in plain]
     ours = Adam([stack], LEARNING_RATE)

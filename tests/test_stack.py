@@ -18,7 +18,7 @@ def network(purpose, rows=3):
 
 @pytest.fixture
 def stack():
-    return Stack(network("init"), network("prior"), 3, CPU)
+    return Stack(network("init"), network("prior"), 3, 3, CPU)
 
 
 def x():
@@ -72,7 +72,7 @@ def test_the_target_is_copied_for_the_lanes_asked_for(stack):
 
 
 def test_a_lane_has_the_rows_of_all_its_members():
-    stack = Stack(network("init", rows=6), None, 3, CPU)
+    stack = Stack(network("init", rows=6), None, 3, 6, CPU)
     stack.buffer[0] += 1
     stack.copy_to_target([1])
     changed = (stack.buffer[0] == stack.buffer[1]).all(1)
@@ -84,4 +84,4 @@ def test_a_network_with_buffers_is_refused():
     module.weight = nn.Parameter(torch.zeros(3, 1))
     module.register_buffer("mean", torch.zeros(3))
     with pytest.raises(ValueError, match=r"in parameters, not in buffers \(mean\)"):
-        Stack(module, None, 3, CPU)
+        Stack(module, None, 3, 3, CPU)
