@@ -7,9 +7,11 @@ import os
 import re
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from explore import __version__
 from explore.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit code: 0, 1 (failed), 2 (the user's mistake) or 130 (interrupted)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         arguments = _parser().parse_args(argv)
         arguments.command(arguments)
@@ -53,9 +58,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         if last < first:
             raise UserError(f"--seeds {text!r}: the range {part.strip()!r} is empty; write {last}-{first}")
         seeds.extend(range(first, last + 1))
-    repeated = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    repeated = [seed for seed, count in Counter(seeds).items() if count > 1]
     if repeated:
-        raise UserError(f"--seeds {text!r}: {repeated[0]} is repeated; every seed is run once")
+        raise UserError(f"--seeds {text!r}: {min(repeated)} is repeated; every seed is run once")
     return tuple(seeds)
 
 
@@ -66,6 +71,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="explore", description="Exploration methods in RL, composed from plugins by gin files.")
+    parser.add_argument("--version", action="version", version=f"explore {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, function: Any, summary: str) -> argparse.ArgumentParser:

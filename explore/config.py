@@ -311,6 +311,8 @@ class Config:
         name = next((name for name, target in self._known.items() if str(target) == call["target"]), "")
         where = self._place(name, call["scope"] or "", message)
         component = self._registry.components.get(name)
+        if name and isinstance(error, MemoryError | RuntimeError) and "alloc" in message:
+            return UserError(f"{where}{name} needs more memory than there is: {message}")
         if name and isinstance(error, ValueError | TypeError):
             return UserError(f"{where}{name}: {message}")
         if component and component.source != "built in":
@@ -323,7 +325,8 @@ class Config:
     def _place(self, name: str, scope: str, message: str) -> str:
         """Where the parameter or the component that a message begins with was bound, else where `name` was."""
         subject = message.split(" ")[0].rstrip(":,")
-        one = self._effective(scope, name, subject)
+        owner, _, parameter = subject.rpartition(".")
+        one = self._effective(scope, owner or name, parameter)
         if one and one.where:
             return f"{one.where}: "
         named = [known for known in self._known if subject in (known, known.rpartition(".")[2])]

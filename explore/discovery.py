@@ -111,8 +111,9 @@ class Registry:
         module = _call(candidate.load, "raises {} when imported")
         if self._manager.is_registered(module):
             return
-        if self._manager.has_plugin(candidate.name):
-            raise UserError(f"another plugin is already called {candidate.name!r}")
+        for other in self.plugins:
+            if other.name == candidate.name:
+                raise UserError(f"another plugin is already called {candidate.name!r}: {other.source}")
         marked = {name: self._manager.parse_hookimpl_opts(module, name) for name in dir(module)}
         implemented = {opts["specname"] or name: getattr(module, name) for name, opts in marked.items() if opts}
         known = [name for name in vars(hooks) if name.startswith("explore_")]
@@ -209,6 +210,8 @@ def _import_file(path: Path) -> Any:
 
 
 def _import_module(name: str) -> Any:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UserError("it is neither a file with its .py nor the name of a module")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

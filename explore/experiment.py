@@ -6,7 +6,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +52,15 @@ class Experiment:
         for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number!r}")
+        if threads > 256:
+            raise ValueError(f"threads must be at most 256, got {threads!r}")
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
         self.seeds, self.threads = _checked_seeds(seeds), threads
         self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
         self.environments = [self._build(seed) for seed in self.seeds]
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
+        if stop_when_solved and not self.judges[0].decides:
+            raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
         spec = _spec(self.environments[0])
         self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
@@ -77,7 +81,7 @@ class Experiment:
             returns, _ = play(evaluators, self.agent.evaluate, begin=lambda _: self.agent.begin_evaluation())
             return returns
 
-        with _threads(self.threads):
+        with _torch(self.threads, self.seeds[0]):
             train(
                 self.agent, self.environments, self.judges, self.seeds, self.episodes, record, evaluate,
                 self.stop_when_solved,
@@ -100,15 +104,18 @@ def run(
     """
     bindings, plugins = _listed(bindings), _listed(plugins)
     if seeds is not None:
-        bindings = [*bindings, binding("experiment.seeds", tuple(np.array(list(seeds)).tolist()))]
+        bindings = [
+            *bindings,
+            binding("experiment.seeds", tuple(int(s) if isinstance(s, np.integer) else s for s in seeds)),
+        ]
     registry = discover(plugins)
     loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
     experiment: Experiment = loaded.build()
     for note in [*map(str, registry.failed), *loaded.unused()]:
         print(f"explore: note: {note}", file=sys.stderr)
     run = Run.create(
-        Path(out) if out is not None else None,
-        name=Path(config).stem,
+        Path(out).expanduser() if out is not None else None,
+        name=Path(config).resolve().parent.name if Path(config).name == "config.gin" else Path(config).stem,
         config=loaded.text(),
         columns=experiment.columns,
         seeds=experiment.seeds,
@@ -164,36 +171,47 @@ def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
             run.save_weights(experiment.agent.state_dict())
         finally:
             finish("interrupted")
-        raise
-    except BaseException as error:
-        reason = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
-        try:
+        raise KeyboardInterrupt(f"what there is lies in {run.folder}") from None
+    except (Exception, SystemExit) as error:
+        failure = error if isinstance(error, RunFailed) else _blamed(error, registry)
+        reason = str(failure) if isinstance(failure, RunFailed) else f"{type(error).__name__}: {error}"
+        with suppress(RunFailed):  # the disk is full, say: what came first is what to tell
             finish("failed", reason)
-        except RunFailed:  # the disk is full, say: what came first is the reason
-            raise error from None
-        raise
+        raise failure from error.__cause__
     finish("done")
 
 
+def _blamed(error: BaseException, registry: Registry) -> BaseException:
+    """What went wrong in the code of somebody's plugin, with its name and line."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    for component in registry.components.values():
+        if component.source != "built in" and (where := line_in(error, inspect.getfile(component.cls))):
+            return RunFailed(f"{component.selector} of plugin {component.plugin} raises {what}{where}")
+    return RunFailed(f"something called for the end of the program: {what}") if isinstance(error, SystemExit) else error
+
+
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _torch(threads: int, seed: int) -> Iterator[None]:
+    """The threads of a run; and torch's own generator seeded, for what a plugin may draw from it."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(threads)
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
     finally:
         torch.set_num_threads(before)
 
 
-def _listed(texts: Sequence[str]) -> Sequence[str]:
-    return [texts] if isinstance(texts, str) else texts
+def _listed(texts: Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else [str(text) for text in texts]
 
 
 def _tell(hook: Any, **news: Any) -> None:
     """Calls a lifecycle hook; what a plugin that watches does wrong ends the run, and the plugin is named."""
     try:
         hook(**news)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())
         for implementation in hook.get_hookimpls():
             if where := line_in(error, inspect.getfile(implementation.function)):

@@ -19,6 +19,7 @@ from gin import config_parser
 
 from explore.discovery import nearest, shown
 from explore.errors import UserError
+from explore.interfaces import SLOTS
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,15 @@ class _Delegate(config_parser.ParserDelegate):
         return Macro(macro_name)
 
 
+def _advice(token: str) -> str:
+    """What to write instead of a word that is no value."""
+    if token in SLOTS:
+        return f"a component is written @{token}.Name"
+    if token in ("true", "false", "none"):
+        return f"write {token.capitalize()}"
+    return "text is written in quotes"
+
+
 Statements = Iterator[tuple[Any, str]]
 """gin's statements, each with the place where it is written."""
 
@@ -128,6 +138,8 @@ def recipes() -> dict[str, Path]:
 
 def find_file(config: str | Path) -> Path:
     path = Path(config)
+    if not str(config):
+        raise UserError("the name of the configuration is empty")
     if path.is_file():
         return path
     if path.parent == Path() and path.name.removesuffix(".gin") in recipes():
@@ -139,7 +151,7 @@ def find_file(config: str | Path) -> Path:
 
 def read_file(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
     try:
-        text = path.read_text(encoding="utf8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark of the encoding first
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{shown(path)} cannot be read: {error}") from None
     place = shown(path)
@@ -155,7 +167,7 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
         statements = list(config_parser.ConfigParser(text, _Delegate()))
     except SyntaxError as error:
         token = re.search(r"Failed to parse token '(.*)'", error.msg)
-        problem = f"{token[1]!r} is not a value; text is written in quotes" if token else error.msg
+        problem = f"{token[1]!r} is not a value; {_advice(token[1])}" if token else error.msg
         raise UserError(f"{place(error.lineno or 1)}: syntax error: {one_line(problem)}") from None
     except tokenize.TokenError as error:
         message, (line, _) = error.args
@@ -166,8 +178,9 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
             yield statement, where
             continue
         path = folder / statement.filename
-        if not path.is_file() and path.stem in recipes():
-            path = recipes()[path.stem]
+        name = statement.filename
+        if not path.is_file() and name.endswith(".gin") and name[:-4] in recipes():
+            path = recipes()[name[:-4]]
         if not path.is_file():
             near = nearest(path.name, (other.name for other in path.parent.glob("*.gin")))
             raise UserError(f"{where}: there is no file {shown(path)} to include{near}")

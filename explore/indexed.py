@@ -251,8 +251,12 @@ def _check_outputs(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequen
             axes = ["lanes", "batch", "actions", "heads" if isinstance(part, ScaleModule) else "size"][: len(shape)]
             expected = f"[{', '.join(axes)}] = {shape}"
             raise ValueError(f"{name} gives values of shape {list(found.shape)}, expected {expected}")
+        if not bool(found.isfinite().all()):
+            raise ValueError(f"{name} gives values that are not finite numbers")
         if isinstance(part, ScaleModule) and bool((found < 0).any()):
             raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
+        if not torch.equal(found, _output(network, name, each)):
+            raise ValueError(f"{name} gives other values for the same observations each time; it must not be random")
         if not _lanes_are_apart(network, name, each, found):
             raise ValueError(f"{name} mixes lanes: a change in the first seed's network changes another seed's values")
 

@@ -400,6 +400,7 @@ class Judge:
     """
 
     columns: tuple[str, ...] = ()  # its own columns of `episodes.csv`
+    decides: ClassVar[bool] = False  # whether it ever sets `solved_at`
 
     def __init__(self, environment: dm_env.Environment):
         self.environment = environment

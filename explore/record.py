@@ -125,6 +125,9 @@ class Run:
             raise UserError(f"{folder / 'run.json'} has format {found!r}, this version reads {FORMAT}")
         return cls(folder, info)
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.status})"
+
     @property
     def status(self) -> str:
         """One of "running", "done", "interrupted" and "failed"."""
@@ -215,11 +218,13 @@ def summarise(judges: Mapping[int, Judge], *, task: str, steps: int) -> dict[str
 
     A seed that has not solved its task is a censored observation: it counts as slower than any
     other in `median_solved_at`, which is None if the median seed is among them. Mean, min and max
-    are given of the entries that are numbers for every seed.
+    are given of the entries that are numbers for every seed. Where nobody says when the task is
+    solved, `share_solved` is None.
     """
     seeds = {str(seed): _plain(judge.summary()) for seed, judge in judges.items()}
     entries = {key: [seed.get(key) for seed in seeds.values()] for seed in seeds.values() for key in seed}
     solved_at = [seed.get("solved_at") or math.inf for seed in seeds.values()]
+    decided = any(judge.decides for judge in judges.values())
     numbers = {
         key: [+value for value in values]  # + turns True into 1
         for key, values in entries.items()
@@ -227,7 +232,7 @@ def summarise(judges: Mapping[int, Judge], *, task: str, steps: int) -> dict[str
     }
     overall = {
         "seeds": len(seeds),
-        "share_solved": statistics.fmean(map(math.isfinite, solved_at)),
+        "share_solved": statistics.fmean(map(math.isfinite, solved_at)) if decided else None,
         "median_solved_at": statistics.median(solved_at),
         "steps": steps,
         "mean": {key: statistics.fmean(values) for key, values in numbers.items()},

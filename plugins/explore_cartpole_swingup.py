@@ -27,6 +27,8 @@ class CartpoleSwingupJudge(Judge):
     solved the task: here it is at its first episode of more than 100.
     """
 
+    decides = True
+
     def episode(self, episode_return: float) -> dict[str, float]:
         columns = super().episode(episode_return)
         if self.solved_at is None and episode_return > 100:

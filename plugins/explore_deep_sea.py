@@ -26,6 +26,7 @@ class DeepSeaJudge(Judge):
     """
 
     columns = ("treasure", "bad")
+    decides = True
     environment: DeepSea
 
     def __init__(self, environment: DeepSea):

@@ -29,6 +29,8 @@ displays: dict[Run, Display] = {}
 def explore_run_started(run: Run) -> None:
     if not run.quiet:
         console = Console(highlight=False, markup=False)
+        # A reader that has gone, such as `head`, is no reason to end a run.
+        console.on_broken_pipe = lambda: setattr(console, "quiet", True)  # type: ignore[method-assign]
         # FORCE_COLOR makes rich take a pipe for a terminal, but a live table in a log file is of no use.
         live = console.is_interactive and console.file.isatty()
         displays[run] = (LiveTable if live else Lines)(run, console)
@@ -40,7 +42,7 @@ def explore_episode_finished(run: Run, rows: Sequence[dict[str, Any]]) -> None:
         displays[run].add(rows)
 
 
-@hookimpl
+@hookimpl(tryfirst=True)  # to give the terminal back even if another plugin fails
 def explore_run_finished(run: Run, summary: dict[str, Any]) -> None:
     if run in displays:
         displays.pop(run).finish(summary)
@@ -110,10 +112,11 @@ class Display(ABC):
         """Says how the run ended."""
         overall, seeds = summary["overall"], summary["seeds"]
         progress = f"{self.episode} of {self.episodes} episodes in {self.elapsed()}"
-        solved = f"{round(overall['share_solved'] * len(seeds))} of {len(seeds)} seeds solved the task"
+        lines = [f"{self.run.status} after {progress}: {self.run.folder}"]
+        if overall["share_solved"] is not None:
+            lines += [f"{round(overall['share_solved'] * len(seeds))} of {len(seeds)} seeds solved the task"]
         if median := overall["median_solved_at"]:
-            solved += f", the median seed at episode {number(median)}"
-        lines = [f"{self.run.status} after {progress}: {self.run.folder}", solved]
+            lines[-1] += f", the median seed at episode {number(median)}"
         for seed, entries in list(seeds.items())[:SEEDS_SHOWN]:
             best = f"best of the last 100 {number(entries.get('best_of_last_100'))}"
             at = {"solved": entries.get("solved_at"), "first treasure": entries.get("first_treasure")}

@@ -40,6 +40,8 @@ def row(seed=0, episode=1, **values):
 
 def judged(*returns, solved_at=None, **entries):
     class Entries(Judge):
+        decides = True
+
         def summary(self):
             return super().summary() | entries
 
@@ -48,6 +50,10 @@ def judged(*returns, solved_at=None, **entries):
         judge.episode(value)
     judge.solved_at = solved_at
     return judge
+
+
+def test_where_nobody_says_when_a_task_is_solved_no_share_is_given():
+    assert summarise({0: Judge(None)}, task="t", steps=1)["overall"]["share_solved"] is None
 
 
 def everything_in(folder):

@@ -380,7 +380,7 @@ def test_an_interrupted_run_keeps_its_rows_and_what_was_learned(plugin, capsys):
     run, rows = ended(130, *plugin(raising("KeyboardInterrupt")))
     assert (run.status, run.info["reason"], rows) == ("interrupted", None, 4)
     assert run.weights
-    assert capsys.readouterr() == ("", "explore: interrupted\n")
+    assert capsys.readouterr() == ("", f"explore: interrupted: what there is lies in {run.folder}\n")
 
 
 def test_a_loss_that_is_not_a_number_ends_the_run_with_its_rows_on_disk(capsys):
