@@ -18,25 +18,38 @@ from explore.adam import BETA1, BETA2, EPSILON, Adam
 from explore.errors import RunFailed
 from explore.indexed import IndexedValue
 from explore.interfaces import Objective
+from explore.learner import Minibatch, added
 
 
 class CompiledUpdate:
-    """A step on a minibatch for the lanes chosen with `adam.choose`; returns the losses."""
+    """Steps on minibatches for the lanes chosen with `adam.choose`; returns the losses, added up."""
+
+    minibatches = 5  # of one call, which saves the way into the compiled function and out of it
 
     def __init__(self, function: IndexedValue, objective: Objective, adam: Adam):
         self.function, self.objective, self.adam = function, objective, adam
-        self._compiled = torch.compile(self._step, fullgraph=True, dynamic=False)
+        self._compiled = torch.compile(self._steps, fullgraph=True, dynamic=False)
 
     @torch.no_grad()
-    def __call__(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
+    def __call__(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
         rows, adam = [stack.buffer[0] for stack in self.function.stacks], self.adam
-        for steps, active in zip(adam.steps, adam.active):
-            steps += active
         try:
-            return self._compiled(rows, adam.mean, adam.square, adam.steps, adam.active, obs, action, prior, prepared)
+            losses = self._compiled(rows, adam.mean, adam.square, adam.steps, adam.active, minibatches)
         except TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise RunFailed(f"torch.compile failed: {reason}; set agent.Indexed.compile = False") from error
+        for steps, active in zip(adam.steps, adam.active):
+            steps += len(minibatches) * active
+        return losses
+
+    def _steps(
+        self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Sequence[Tensor],
+        active: Sequence[Tensor], minibatches: Sequence[Minibatch],
+    ) -> dict[str, Tensor]:  # fmt: skip
+        return added(
+            self._step(rows, means, squares, [step + number for step in steps], active, *minibatch)
+            for number, minibatch in enumerate(minibatches, start=1)
+        )
 
     def _step(
         self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Sequence[Tensor],

@@ -6,7 +6,7 @@ minibatches; only the trained networks run in the inner loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,8 @@ from explore.indexed import IndexedValue
 from explore.interfaces import Beliefs, Index, Objective, Phase, Selection
 from explore.replay import Batch
 from explore.streams import Generators
+
+Minibatch = tuple[Tensor, Tensor, Tensor, Mapping[str, Any]]  # observations, actions, priors there, prepared
 
 
 class Learner:
@@ -37,11 +39,11 @@ class Learner:
     ):
         self.function, self.objective, self.target, self.discount = function, objective, target, discount
         self.adam = Adam(function.stacks, learning_rate)
-        self.update: Callable[[Tensor, Tensor, Tensor, Mapping[str, Any]], dict[str, Tensor]] = self._update
+        self.compiled = None
         if compiled:
             from explore.compiled import CompiledUpdate  # takes a second to import
 
-            self.update = CompiledUpdate(function, objective, self.adam)
+            self.compiled = CompiledUpdate(function, objective, self.adam)
 
     def learn(
         self, batch: Batch, batch_size: int, lanes: Sequence[int], progress: float,
@@ -59,14 +61,18 @@ class Learner:
         with torch.no_grad():
             prepared = self.objective.prepare(phase)
             uncertainty = _mean_where(phase.discount > 0, self.function.std(phase.next_features).mean(2))
-        totals: dict[str, Tensor] = {}
         self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
-        for start in range(0, batch.obs.shape[1], batch_size):
-            part = slice(start, start + batch_size)
-            losses = self.update(batch.obs[:, part], batch.action[:, part], prior[:, part], _cut(prepared, part))
-            totals = {name: totals[name] + loss if totals else loss for name, loss in losses.items()}
-        batches = batch.obs.shape[1] // batch_size
-        return {**{name: total / batches for name, total in totals.items()}, "uncertainty": uncertainty}
+        starts = range(0, batch.obs.shape[1], batch_size)
+        everything = (batch.obs, batch.action, prior, prepared)
+        losses = self._updates([_cut(everything, slice(start, start + batch_size)) for start in starts])
+        return {**{name: loss / len(starts) for name, loss in losses.items()}, "uncertainty": uncertainty}
+
+    def _updates(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
+        """A step on each minibatch; returns the losses, added up."""
+        if self.compiled is None:
+            return added(self._update(*minibatch) for minibatch in minibatches)
+        many = self.compiled.minibatches
+        return added(self.compiled(minibatches[k : k + many]) for k in range(0, len(minibatches), many))
 
     def losses_of(self, batch: Batch, generators: Generators) -> dict[str, Tensor]:
         """The losses of a minibatch, of which nothing is learned."""
@@ -103,6 +109,14 @@ class Learner:
         torch.stack(list(losses.values())).sum().backward()
         self.adam.step()
         return {name: loss.detach() for name, loss in losses.items()}
+
+
+def added(several: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Losses of the same names, added up."""
+    totals: dict[str, Tensor] = {}
+    for losses in several:
+        totals = {name: totals[name] + loss if totals else loss for name, loss in losses.items()}
+    return totals
 
 
 def chosen(selection: Selection, beliefs: Beliefs, draws: int) -> Tensor:
