@@ -30,6 +30,8 @@ format: setup
 benchmark: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/boot_dqn.py
+	$(BIN)/python benchmarks/memory.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache

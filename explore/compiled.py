@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import dm_env
 import torch
 from torch import Tensor
 from torch._dynamo.exc import TorchDynamoException
@@ -24,10 +25,11 @@ from explore.learner import Minibatch, added
 class CompiledUpdate:
     """Steps on minibatches for the lanes chosen with `adam.choose`; returns the losses, added up."""
 
-    minibatches = 5  # of one call, which saves the way into the compiled function and out of it
-
     def __init__(self, function: IndexedValue, objective: Objective, adam: Adam):
         self.function, self.objective, self.adam = function, objective, adam
+        # Of one call: several save ways into the compiled function. Gradients of look-ups are too large for that.
+        one_hot = isinstance(function.spec.observation, dm_env.specs.DiscreteArray)
+        self.minibatches = 1 if one_hot else 5
         self._compiled = torch.compile(self._steps, fullgraph=True, dynamic=False)
 
     @torch.no_grad()
