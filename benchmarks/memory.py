@@ -54,7 +54,8 @@ def main() -> None:
     experiment = load("pins_deep_sea", [binding(*pair) for pair in bindings.items()], discover()).build()
     print(f"peak memory once built: {peak():,.0f} MB")
     if options.full:
-        experiment.run(record=lambda rows: None)
+        for _ in experiment.train():
+            pass
     else:
         fill(experiment)
     steps = experiment.agent.replay.size(0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from explore.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from explore.experiment import load_agent, run
+    from explore.runner import load_agent, run
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "hookimpl", "load_agent", "run"]
@@ -26,7 +26,7 @@ __all__ = ["__version__", "hookimpl", "load_agent", "run"]
 def __getattr__(name: str) -> Any:
     """`run` and `load_agent` need torch: imported on first use, so that `explore --help` is quick."""
     if name in ("run", "load_agent"):
-        from explore import experiment
+        from explore import runner
 
-        return getattr(experiment, name)
+        return getattr(runner, name)
     raise AttributeError(f"module 'explore' has no attribute {name!r}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,6 +44,15 @@ class Adam:
             for row in self.active[k].nonzero().flatten().tolist() if width else ():
                 chosen.append((*(tensor[row, :width] for tensor in rows), self.steps[k][row]))
         self._chosen = [list(tensors) for tensors in zip(*chosen)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "square": self.square, "steps": self.steps, "seen": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._lanes, self._seen = (), state["seen"]
+        for name in ("mean", "square", "steps"):
+            for mine, other in zip(getattr(self, name), state[name], strict=True):
+                mine.copy_(other)
 
     @torch.no_grad()
     def step(self) -> None:

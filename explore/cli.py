@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0, 1 (failed), 2 (the user's mistake) or 130 (interrupted)."""
+    """Runs a command and returns its exit code: 0, 1 (failed), 2 (the user's mistake), or that of a signal."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         _complain(": ".join(["interrupted", *map(str, interrupt.args)]))
-        return 130
+        return getattr(interrupt, "exit_code", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush
         return 1
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     run = command("run", _run, "train the agent that a gin file describes, all seeds at once")
-    run.add_argument("config", metavar="CONFIG.gin", help="a file, or the name of an installed recipe")
+    run.add_argument("config", metavar="CONFIG.gin", nargs="?", help="a file, or the name of an installed recipe")
     run.add_argument(
         "-b",
         dest="bindings",
@@ -99,6 +99,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
     run.add_argument("--out", metavar="DIR", help="the folder for the run; it must not exist")
+    run.add_argument(
+        "--resume",
+        metavar="DIR",
+        nargs="?",
+        const="",
+        help="go on with the run in DIR (or that of --out) from its latest checkpoint",
+    )
+    run.add_argument("--force", action="store_true", help="resume even if the outcome may then be another")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     run.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
     command("plugins", _plugins, "what is installed, from where, and what failed to load")
@@ -110,17 +118,38 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from explore.experiment import run
+    config, out = _config_and_folder(arguments)
+    seeds = parse_seeds(arguments.seeds) if arguments.seeds is not None else None
+
+    from explore.runner import run
 
     run(
-        arguments.config,
+        config,
         bindings=arguments.bindings,
-        seeds=parse_seeds(arguments.seeds) if arguments.seeds is not None else None,
-        out=arguments.out,
+        seeds=seeds,
+        out=out,
+        resume=arguments.resume is not None,
+        force=arguments.force,
         plugins=arguments.plugins,
         quiet=arguments.quiet,
         allow_imports=arguments.allow_imports,
     )
+
+
+def _config_and_folder(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
+    """What to run, and where; `--resume` may be followed by the one or the other, or stand alone."""
+    config, out, resume = arguments.config, arguments.out, arguments.resume
+    if resume is None and config is None:
+        raise UserError("name a configuration to run, or a folder to go on with: --resume DIR (see explore run --help)")
+    if resume is None and arguments.force:
+        raise UserError("--force goes with --resume")
+    if resume and config is None and (out is not None or (not os.path.isdir(resume) and resume.endswith(".gin"))):
+        return resume, out
+    if resume and out is not None and os.path.realpath(out) != os.path.realpath(resume):
+        raise UserError(f"--resume {resume} and --out {out} name two folders; one is enough")
+    if resume == "" and config is None and out is None:
+        raise UserError("--resume what? Name the folder of the run: explore run --resume DIR")
+    return config, resume or out
 
 
 def _plugins(arguments: argparse.Namespace) -> None:

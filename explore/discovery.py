@@ -7,6 +7,7 @@ A plugin is taken in whole or not at all. One that came by itself and is broken 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -67,6 +68,7 @@ class Plugin:
     name: str
     source: str  # "built in", "entry point (distribution version)" or what followed -p
     version: str
+    sha256: str | None  # of its file, if it has one
     components: tuple[Component, ...]
 
 
@@ -140,7 +142,9 @@ class Registry:
             raise UserError(" ".join(str(error).split())) from None
         version = getattr(module, "__version__", candidate.version)
         self.components |= components
-        self.plugins.append(Plugin(candidate.name, candidate.source, version, tuple(components.values())))
+        file = getattr(module, "__file__", None)
+        sha256 = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+        self.plugins.append(Plugin(candidate.name, candidate.source, version, sha256, tuple(components.values())))
 
 
 def discover(plugins: Sequence[str] = ()) -> Registry:

@@ -1,4 +1,8 @@
-"""The two ways a command can end badly, each with its exit code."""
+"""The ways a command can end badly, each with its exit code."""
+
+from __future__ import annotations
+
+import signal
 
 
 class UserError(Exception):
@@ -14,3 +18,12 @@ class RunFailed(Exception):
     """The run itself failed (a loss turned NaN, the disk is full). Exit code 1."""
 
     exit_code = 1
+
+
+class Interrupted(KeyboardInterrupt):
+    """Someone stopped the run: Ctrl-C (exit code 130), SIGTERM (143) or SIGHUP (129)."""
+
+    def __init__(self, message: str = "", number: int = signal.SIGINT):
+        super().__init__(*filter(None, [message]))
+        self.number = number
+        self.exit_code = 128 + number

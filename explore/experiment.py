@@ -1,26 +1,20 @@
-"""An experiment: a task, an agent, and seeds; and the run of it from configuration to folder."""
+"""An experiment: a task, an agent, and seeds."""
 
 from __future__ import annotations
 
-import inspect
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import dm_env
 import numpy as np
 import torch
 
-from explore import config as configuration
-from explore.discovery import Registry, discover, line_in
-from explore.errors import RunFailed, UserError
-from explore.gin_files import binding
 from explore.interfaces import Agent, Judge, Spec
-from explore.loop import play, train
-from explore.record import Run, episode_columns, summarise
+from explore.loop import Progress, play, train
+from explore.record import episode_columns
+from explore.state import Tree, captured, global_generators, rehearse_resume, restore
 from explore.streams import Streams, integer_seed
 
 
@@ -34,6 +28,10 @@ class Experiment:
       seeds: the seeds, each a lane of the one program.
       evaluate_every: plays an evaluation episode after every so many episodes; None: never.
       stop_when_solved: ends the run once every seed has solved the task.
+      checkpoint_minutes: writes a checkpoint, from which `--resume` goes on, whenever so many
+        minutes have passed; None: not by time.
+      checkpoint_every: writes a checkpoint after every so many episodes; None: not by episodes.
+        With None for both there are no checkpoints.
       threads: torch threads; networks this small are fastest with one.
       device: where tensors live: cpu, cuda, ...
     """
@@ -46,178 +44,96 @@ class Experiment:
         seeds: Sequence[int] = (0,),
         evaluate_every: int | None = None,
         stop_when_solved: bool = False,
+        checkpoint_minutes: float | None = 5.0,
+        checkpoint_every: int | None = None,
         threads: int = 1,
         device: str = "cpu",
     ):
-        for name, number in (("episodes", episodes), ("evaluate_every", evaluate_every), ("threads", threads)):
+        counts = {
+            "episodes": episodes, "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every,
+            "threads": threads,
+        }  # fmt: skip
+        for name, number in counts.items():
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number!r}")
         if threads > 256:
             raise ValueError(f"threads must be at most 256, got {threads!r}")
+        if checkpoint_minutes is not None and not checkpoint_minutes >= 0:
+            raise ValueError(f"checkpoint_minutes must be None or at least 0, got {checkpoint_minutes!r}")
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
+        self.checkpoint_minutes, self.checkpoint_every = checkpoint_minutes, checkpoint_every
         self.seeds, self.threads = _checked_seeds(seeds), threads
         self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
         self.environments = [self._build(seed) for seed in self.seeds]
+        self.evaluators = [self._build(seed) for seed in self.seeds] if evaluate_every else []
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
         if stop_when_solved and not self.judges[0].decides:
             raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
-        spec = _spec(self.environments[0])
-        self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
+        self.spec = _spec(self.environments[0])
+        self.agent: Agent = agent(self.spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
+        self.progress = Progress(np.zeros(len(self.seeds), np.int64))
 
     @property
     def task(self) -> str:
         """The environment's name: its attribute `task`, or that of its class."""
         return getattr(self.environments[0], "task", type(self.environments[0]).__name__)
 
-    def run(self, record: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Trains all seeds; `record` gets the rows of `episodes.csv` as episodes end."""
-        every = self.evaluate_every
-        evaluators = [self._build(seed) for seed in self.seeds] if every else []
+    @property
+    def has_checkpoints(self) -> bool:
+        return self.checkpoint_minutes is not None or self.checkpoint_every is not None
 
-        def evaluate(episode: int) -> Sequence[float] | None:
-            if every is None or episode % every:
-                return None
-            returns, _ = play(evaluators, self.agent.evaluate, begin=lambda _: self.agent.begin_evaluation())
-            return returns
+    @property
+    def is_over(self) -> bool:
+        solved = self.stop_when_solved and all(judge.solved_at is not None for judge in self.judges)
+        return solved or self.progress.episode >= self.episodes
 
-        with _torch(self.threads, self.seeds[0]):
-            train(
-                self.agent, self.environments, self.judges, self.seeds, self.episodes, record, evaluate,
-                self.stop_when_solved,
-            )  # fmt: skip
+    def train(self) -> Iterator[list[dict[str, Any]]]:
+        """Trains all seeds from where they are; yields the rows of `episodes.csv` as episodes end."""
+        rows = train(
+            self.agent, self.environments, self.judges, self.seeds, self.episodes, self._evaluate, self.progress
+        )
+        while not self.is_over:
+            yield next(rows)
 
+    def _evaluate(self, episode: int) -> Sequence[float] | None:
+        if self.evaluate_every is None or episode % self.evaluate_every:
+            return None
+        returns, _ = play(self.evaluators, self.agent.evaluate, begin=lambda _: self.agent.begin_evaluation())
+        return returns
 
-def run(
-    config: str | Path,
-    *,
-    bindings: Sequence[str] = (),
-    seeds: Iterable[int] | None = None,
-    out: str | Path | None = None,
-    plugins: Sequence[str] = (),
-    quiet: bool = False,
-    allow_imports: bool = False,
-) -> Run:
-    """Runs the experiment of a gin file and returns the run, done.
-
-    `bindings`, `seeds`, `out`, `plugins` and `allow_imports` are the options of `explore run`.
-    """
-    bindings, plugins = _listed(bindings), _listed(plugins)
-    if seeds is not None:
-        bindings = [
-            *bindings,
-            binding("experiment.seeds", tuple(int(s) if isinstance(s, np.integer) else s for s in seeds)),
-        ]
-    registry = discover(plugins)
-    loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
-    experiment: Experiment = loaded.build()
-    for note in [*map(str, registry.failed), *loaded.unused()]:
-        print(f"explore: note: {note}", file=sys.stderr)
-    run = Run.create(
-        Path(out).expanduser() if out is not None else None,
-        name=Path(config).resolve().parent.name if Path(config).name == "config.gin" else Path(config).stem,
-        config=loaded.text(),
-        columns=experiment.columns,
-        seeds=experiment.seeds,
-        episodes=experiment.episodes,
-        command=sys.argv,
-        plugins=[{"name": p.name, "version": p.version, "source": p.source} for p in registry.plugins],
-        threads=experiment.threads,
-        quiet=quiet,
-    )
-    _recorded(experiment, run, registry)
-    return run
-
-
-def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
-    """The agent of a run as it was in the end, to be asked for values, uncertainty and actions."""
-    run = Run.open(Path(folder))
-    registry = discover(_listed(plugins))
-    loaded = configuration.load(run.folder / "config.gin", (), registry, allow_imports=allow_imports)
-    agent: Agent = loaded.build().agent
-    try:
-        agent.load_state_dict(run.weights)
-    except (KeyError, RuntimeError) as error:
-        raise UserError(f"the weights in {run.folder} do not fit its configuration: {error}") from error
-    return agent
-
-
-def _recorded(experiment: Experiment, run: Run, registry: Registry) -> None:
-    """Runs the experiment, keeping the run's folder and everyone who watches informed."""
-    started, steps = time.perf_counter(), 0
-
-    def record(rows: list[dict[str, Any]]) -> None:
-        nonlocal steps
-        seconds = round(time.perf_counter() - started, 3)
-        rows = [{**row, "seconds": seconds} for row in rows]
-        steps = sum(row["steps"] for row in rows)
-        run.add(rows)
-        _tell(registry.hook.explore_episode_finished, run=run, rows=rows)
-
-    def finish(status: str, reason: str | None = None) -> None:
-        judges = dict(zip(experiment.seeds, experiment.judges))
-        summary = summarise(judges, task=experiment.task, steps=steps)
+    @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """The threads of a run; and the generators that belong to everyone (torch's, numpy's, Python's) seeded,
+        for what a plugin may draw from them. Afterwards all is as before."""
+        threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
+        torch.set_num_threads(self.threads)
+        torch.manual_seed(self.seeds[0])
+        np.random.seed(self.seeds[0] % 2**32)
+        random.seed(self.seeds[0])
         try:
-            run.finish(status, summary, reason, seconds=time.perf_counter() - started)
-        finally:
-            _tell(registry.hook.explore_run_finished, run=run, summary=summary)
-
-    try:
-        _tell(registry.hook.explore_run_started, run=run)
-        experiment.run(record)
-        run.save_weights(experiment.agent.state_dict())
-    except KeyboardInterrupt:
-        try:
-            run.save_weights(experiment.agent.state_dict())
-        finally:
-            finish("interrupted")
-        raise KeyboardInterrupt(f"what there is lies in {run.folder}") from None
-    except (Exception, SystemExit) as error:
-        failure = error if isinstance(error, RunFailed) else _blamed(error, registry)
-        reason = str(failure) if isinstance(failure, RunFailed) else f"{type(error).__name__}: {error}"
-        with suppress(RunFailed):  # the disk is full, say: what came first is what to tell
-            finish("failed", reason)
-        raise failure from error.__cause__
-    finish("done")
-
-
-def _blamed(error: BaseException, registry: Registry) -> BaseException:
-    """What went wrong in the code of somebody's plugin, with its name and line."""
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    for component in registry.components.values():
-        if component.source != "built in" and (where := line_in(error, inspect.getfile(component.cls))):
-            return RunFailed(f"{component.selector} of plugin {component.plugin} raises {what}{where}")
-    return RunFailed(f"something called for the end of the program: {what}") if isinstance(error, SystemExit) else error
-
-
-@contextmanager
-def _torch(threads: int, seed: int) -> Iterator[None]:
-    """The threads of a run; and torch's own generator seeded, for what a plugin may draw from it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
             yield
-    finally:
-        torch.set_num_threads(before)
+        finally:
+            torch.set_num_threads(threads)
+            restore(global_generators(), before, "generators")
 
+    def state_dict(self) -> dict[str, Tree]:
+        """All that changes in a run, as it is between episodes."""
+        return {name: captured(thing, name) for name, thing in self._changing().items()}
 
-def _listed(texts: Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else [str(text) for text in texts]
+    def load_state_dict(self, state: Mapping[str, Tree]) -> None:
+        """Takes over the state of another experiment of the same configuration; raises `Misfit`."""
+        for name, thing in self._changing().items():
+            restore(thing, state.get(name), name)
 
+    def _changing(self) -> dict[str, Any]:
+        task = {"environments": self.environments, "evaluators": self.evaluators, "judges": self.judges}
+        return {"agent": self.agent, "task": task, "progress": self.progress, "generators": global_generators()}
 
-def _tell(hook: Any, **news: Any) -> None:
-    """Calls a lifecycle hook; what a plugin that watches does wrong ends the run, and the plugin is named."""
-    try:
-        hook(**news)
-    except (Exception, SystemExit) as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        for implementation in hook.get_hookimpls():
-            if where := line_in(error, inspect.getfile(implementation.function)):
-                name = implementation.plugin_name
-                raise RunFailed(f"{hook.name} of the plugin {name} raises {what}{where}") from error
-        raise
+    def check_savable(self) -> None:
+        """Raises `Unsavable` if the experiment could not be resumed exactly."""
+        self.state_dict()
+        rehearse_resume(lambda: self._build(self.seeds[0]), f"environment.{type(self.environments[0]).__name__}")
 
 
 def _spec(environment: dm_env.Environment) -> Spec:

@@ -189,5 +189,12 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
         yield from read_file(path, includers)
 
 
+def bindings_in(text: str) -> dict[str, Any]:
+    """The values that a complete configuration binds, by `scope/slot.Name.parameter`."""
+    statements = read_text(text, lambda line: f"config.gin:{line}", Path())
+    bound = [one for one, _ in statements if isinstance(one, config_parser.BindingStatement)]
+    return {scoped(one.scope, f"{one.selector}.{one.arg_name}"): one.value for one in bound}
+
+
 def one_line(text: object) -> str:
     return " ".join(str(text).split())

@@ -8,6 +8,7 @@ frozen copy (`explore.stack`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -27,6 +28,7 @@ from explore.interfaces import (
     ValueNetwork,
 )
 from explore.stack import Stack
+from explore.state import captured, restore
 from explore.streams import Generators, normal, stream
 
 Network = Callable[[Tensor], Tensor]
@@ -141,15 +143,24 @@ class IndexedValue:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
         return network(_padded(obs, self._row_multiple))[:, : obs.shape[1]]
 
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """All networks: trained, prior and target."""
-        return {f"part {k}": stack.buffer.numpy(force=True).copy() for k, stack in enumerate(self.stacks)}
+    def state_dict(self) -> dict[str, Any]:
+        """All networks, trained, prior and target, and what their modules keep besides parameters."""
+        modules = [captured(one, "uncertainty", parameters=False) for one in self._modules()]
+        return {"stacks": [stack.buffer for stack in self.stacks], "modules": modules}
 
-    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over the networks of another function of the same parts."""
         self._table = []
-        for k, stack in enumerate(self.stacks):
-            stack.buffer.copy_(torch.from_numpy(state[f"part {k}"]))
+        for stack, buffer in zip(self.stacks, state["stacks"], strict=True):
+            if buffer.shape != stack.buffer.shape:
+                raise ValueError(f"networks have shape {[*buffer.shape]}, expected {[*stack.buffer.shape]}")
+            stack.buffer.copy_(buffer)
+        for module, one in zip(self._modules(), state["modules"], strict=True):
+            restore(module, one, "uncertainty")
+
+    def _modules(self) -> list[nn.Module]:
+        bound = [m for stack in self.stacks for m in (stack.trained, stack.with_prior, stack.prior, stack.target)]
+        return [*self.parts, *bound]
 
     # Values at an index.
 

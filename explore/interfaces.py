@@ -10,6 +10,10 @@ checked against the annotations of parameters (`heads: int`) before anything is 
 wrong a component reports with a plain `ValueError("heads must be at least 1, got 0")`, and the core
 adds where.
 
+What a component keeps in its attributes is saved in checkpoints and put back when a run is resumed
+(`explore.state` says what can be saved). One that keeps something else, or wants less to be saved,
+has the methods `state_dict() -> dict` and `load_state_dict(state)`, as in torch.
+
 Every tensor has a leading axis of lanes, one per seed. Shapes are written in terms of
 `lanes`, `batch` (observations per lane), `draws` (indices per observation), `actions` and `size`
 (the length of an index).
@@ -431,6 +435,8 @@ class Agent(ABC):
     The loop calls `begin_episode`, then for each step `act` and `observe`. A lane whose episode
     has ended waits: it is not `active`, its action is ignored, and none of its random numbers may
     be drawn.
+
+    Checkpoints keep its attributes, and those of what it is made of (see `explore.state`).
     """
 
     columns: tuple[str, ...] = ()  # what `metrics` returns, the agent's columns of `episodes.csv`
@@ -457,14 +463,6 @@ class Agent(ABC):
     def metrics(self) -> dict[str, Sequence[Any]]:
         """The values of `columns` for the episode at hand, each with one entry per lane."""
         return {}
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """What `load_state_dict` needs to make a new agent decide as this one does."""
-
-    @abstractmethod
-    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over the state of another agent of the same configuration."""
 
 
 SLOTS: dict[str, tuple[str, type]] = {

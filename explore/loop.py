@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,35 +13,40 @@ import numpy as np
 from explore.interfaces import Agent, Judge
 
 
+@dataclass
+class Progress:
+    """How far a run has come."""
+
+    steps: np.ndarray  # of each lane
+    episode: int = 0  # the last that is over
+
+
 def train(
     agent: Agent,
     environments: Sequence[dm_env.Environment],
     judges: Sequence[Judge],
     seeds: Sequence[int],
     episodes: int,
-    record: Callable[[list[dict[str, Any]]], None],
     evaluate: Callable[[int], Sequence[float] | None],
-    stop_when_solved: bool = False,
-) -> None:
-    """Episodes of all lanes, their rows given to `record` as they end."""
-    steps = np.zeros(len(seeds), int)
-    for episode in range(1, episodes + 1):
-        begin = partial(agent.begin_episode, progress=(episode - 1) / episodes)
+    progress: Progress,
+) -> Iterator[list[dict[str, Any]]]:
+    """Plays the episodes of all lanes that are still to come, and yields their rows as they end."""
+    while progress.episode < episodes:
+        begin = partial(agent.begin_episode, progress=progress.episode / episodes)
         returns, lengths = play(environments, agent.act, begin, agent.observe)
-        steps += lengths
+        progress.episode += 1
+        progress.steps += lengths
         metrics = agent.metrics()
         rows = [
-            {"seed": seed, "episode": episode, "return": returns[lane], "length": int(lengths[lane])}
-            | {"steps": int(steps[lane])}
+            {"seed": seed, "episode": progress.episode, "return": returns[lane], "length": int(lengths[lane])}
+            | {"steps": int(progress.steps[lane])}
             | {name: column[lane] for name, column in metrics.items()}
             | judges[lane].episode(returns[lane])
             for lane, seed in enumerate(seeds)
         ]
-        for row, evaluation in zip(rows, evaluate(episode) or ()):
+        for row, evaluation in zip(rows, evaluate(progress.episode) or ()):
             row["evaluation"] = evaluation
-        record(rows)
-        if stop_when_solved and all(judge.solved_at is not None for judge in judges):
-            return
+        yield rows
 
 
 def play(

@@ -4,33 +4,34 @@
         run.json       status, seeds, command line, and the versions of all that took part
         episodes.csv   a row per seed and episode
         summary.json   per seed and over seeds
-        checkpoint/    what the agent has learned, when the run is over
+        checkpoint/    the state of the run after its latest episodes, see `explore.checkpoint`
+        .lock          held by the process that runs it
 
-JSON files are replaced whole or not at all; rows of `episodes.csv` reach the disk as the run goes.
+JSON files are replaced whole or not at all; rows of `episodes.csv` are appended as the run goes, and
+those that a checkpoint does not know of are cut when the run is resumed from it.
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
+import hashlib
 import io
 import json
 import math
 import os
-import platform
 import statistics
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from explore import __version__
+from explore import files
+from explore.checkpoint import Checkpoints
 from explore.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ EVERY_RUN = ("seed", "episode", "return", "length", "steps")
 """The first columns of every `episodes.csv`: the episode counts from 1, steps are the seed's total."""
 WALL_CLOCK = ("seconds",)
 """The last columns of every `episodes.csv`, the only ones that differ between repeats of a run."""
-PACKAGES = ("torch", "numpy", "gin-config", "bsuite", "dm-env", "pluggy")
+BEFORE_IT_BEGINS = {".lock", "config.gin", "episodes.csv"}
+"""All that a folder can hold of a run that was killed before it had a `run.json`."""
 
 
 def episode_columns(agent: Sequence[str], judge: Sequence[str], evaluated: bool) -> tuple[str, ...]:
@@ -54,12 +56,17 @@ def episode_columns(agent: Sequence[str], judge: Sequence[str], evaluated: bool)
 
 
 class Run:
-    """A run, being recorded (`Run.create`) or read (`Run.open`). What is read is read afresh each time."""
+    """A run, recorded (`Run.create`, `Run.take_up`) or read (`Run.open`). What is read is read afresh each time."""
 
-    def __init__(self, folder: Path, info: dict[str, Any], quiet: bool = False):
+    def __init__(self, folder: Path, info: dict[str, Any], lock: files.Lock | None = None, quiet: bool = False):
         self.folder = folder
         self.info = info  # what `run.json` holds
         self.quiet = quiet
+        self.resumed_after = 0  # the episode after which this process took it up
+        self.checkpoints = Checkpoints(folder / "checkpoint")
+        self._lock = lock
+        self._digest = hashlib.sha256()  # of `episodes.csv`
+        self._size = 0
 
     @classmethod
     def create(
@@ -71,9 +78,7 @@ class Run:
         columns: Sequence[str],
         seeds: Sequence[int],
         episodes: int,
-        command: list[str],
-        plugins: list[dict[str, Any]],
-        threads: int = 1,
+        provenance: Mapping[str, Any],
         quiet: bool = False,
     ) -> Run:
         """A run in a new folder: the given one, or the first free of `runs/NAME`, `runs/NAME-2`, ..."""
@@ -88,20 +93,19 @@ class Run:
             "seeds": list(seeds),
             "episodes": episodes,
             "columns": list(columns),
-            "command": command,
-            "threads": threads,
-            "platform": platform.platform(),
-            "versions": {"python": platform.python_version(), "explore": __version__}
-            | {package: metadata.version(package) for package in PACKAGES},
-            "plugins": plugins,
+            **provenance,
+            "resumed": [],
         }
         with ExitStack() as undo:
             try:
                 place = _make_folder(folder, name, undo)
-                header = _csv(columns, [dict(zip(columns, columns))])
-                files = {"config.gin": config, "episodes.csv": header, "run.json": _json(info)}
-                for file, text in files.items():
-                    _write(place / file, text)
+                lock = files.Lock(place)
+                lock.acquire()
+                undo.callback((place / ".lock").unlink)
+                undo.callback(lock.release)
+                run = cls(place, info, lock, quiet)
+                for file, text in {"config.gin": config, "episodes.csv": run._header, "run.json": _json(info)}.items():
+                    files.write(place / file, text)
                     undo.callback((place / file).unlink)
             except OSError as error:
                 raise UserError(
@@ -109,7 +113,8 @@ class Run:
                     "choose another with --out"
                 ) from error
             undo.pop_all()
-        return cls(place, info, quiet)
+        run._count(run._header.encode())
+        return run
 
     @classmethod
     def open(cls, folder: Path) -> Run:
@@ -123,31 +128,118 @@ class Run:
         if info.get("format") != FORMAT:
             found = info.get("format")
             raise UserError(f"{folder / 'run.json'} has format {found!r}, this version reads {FORMAT}")
+        for name, fits in INFO.items():
+            if not fits(info.get(name)):
+                raise UserError(f"{folder / 'run.json'} is damaged: {name} is {str(info.get(name))[:40]!r}")
         return cls(folder, info)
+
+    @classmethod
+    def take_up(cls, folder: Path, quiet: bool = False) -> Run:
+        """A run to go on with; nothing is changed before `go_on`."""
+        run = cls.open(folder)
+        run.quiet, run._lock = quiet, files.Lock(run.folder)
+        try:
+            run._lock.acquire()
+        except OSError as error:
+            raise UserError(f"cannot go on with {folder}: {error.strerror}") from error
+        run.info = cls.open(folder).info  # whoever held the lock may have changed it
+        return run
+
+    def go_on(
+        self, after: int, *, config: str, episodes: int, provenance: Mapping[str, Any], forced: Sequence[str] = ()
+    ) -> None:
+        """Goes on after an episode, whose rows are the last that `episodes.csv` has (see `cut_rows`)."""
+        self.resumed_after = after
+        resumed = {"at": _now(), "after_episode": after, "command": provenance["command"], "forced": list(forced)}
+        self.info |= {**provenance, "command": self.info.get("command"), "episodes": episodes}
+        self.info |= {"status": "running", "reason": None, "finished": None, "seconds": None}
+        self.info["resumed"] = [*self.info["resumed"], resumed]
+        try:
+            if config != self.config:
+                files.write(self.folder / "config.gin", config)
+            files.write(self.folder / "run.json", _json(self.info))
+        except OSError as error:
+            raise RunFailed(f"cannot write to {self.folder}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Lets others have the folder."""
+        if self._lock is not None:
+            self._lock.release()
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.status})"
 
     @property
     def status(self) -> str:
-        """One of "running", "done", "interrupted" and "failed"."""
-        return self.info["status"]
+        """One of "running", "done", "interrupted", "failed", and "killed": nobody runs it, yet it did not end."""
+        status = self.info["status"]
+        return "killed" if status == "running" and not files.is_locked(self.folder) else status
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Appends rows to `episodes.csv`, all of them or, if the disk is full, none."""
         path = self.folder / "episodes.csv"
-        lines = _csv(self.info["columns"], rows).encode()
+        lines = left = _csv(self.info["columns"], rows).encode()
         try:
             with path.open("r+b", buffering=0) as file:
-                end = file.seek(0, os.SEEK_END)
+                if file.seek(0, os.SEEK_END) != self._size:
+                    raise RunFailed(f"{path} was changed by someone else while the run was going")
                 try:
-                    while lines:
-                        lines = lines[file.write(lines) :]
-                except OSError:
-                    file.truncate(end)
+                    while left:
+                        left = left[file.write(left) :]
+                except BaseException:
+                    file.truncate(self._size)
                     raise
         except OSError as error:
             raise RunFailed(f"cannot write {path}: {error.strerror}") from error
+        self._count(lines)
+
+    def rows(self) -> dict[str, Any]:
+        """All rows so far, now safe on the disk, as a checkpoint refers to them; raises `OSError`."""
+        with (self.folder / "episodes.csv").open("rb") as file:
+            os.fsync(file.fileno())
+        return {"bytes": self._size, "sha256": self._digest.hexdigest()}
+
+    def has_rows(self, rows: Mapping[str, Any]) -> bool:
+        """Whether `episodes.csv` begins with the rows that a checkpoint refers to."""
+        return _sha256(self._first_bytes(rows["bytes"])) == rows["sha256"]
+
+    def cut_rows(self, rows: Mapping[str, Any] | None) -> None:
+        """Leaves the rows that a checkpoint refers to (None: no row), and no other."""
+        path = self.folder / "episodes.csv"
+        try:
+            if rows is None:
+                files.write(path, self._header)
+                self._count(self._header.encode())
+                return
+            with path.open("r+b", buffering=0) as file:
+                self._count(file.read(rows["bytes"]))
+                file.truncate(rows["bytes"])
+        except OSError as error:
+            raise RunFailed(f"cannot write {path}: {error.strerror}") from error
+
+    @property
+    def seconds(self) -> float:
+        """How long the recorded episodes took."""
+        *_, last = self._first_bytes(self._size).decode().splitlines()
+        return 0.0 if last == self._header.rstrip() else float(last.rpartition(",")[2])
+
+    @property
+    def _header(self) -> str:
+        return _csv(self.info["columns"], [{name: name for name in self.info["columns"]}])
+
+    def _first_bytes(self, count: int) -> bytes:
+        try:
+            with (self.folder / "episodes.csv").open("rb") as file:
+                return file.read(count)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise UserError(f"cannot read {self.folder / 'episodes.csv'}: {error.strerror}") from error
+
+    def _count(self, content: bytes) -> None:
+        """Takes note of what was added to `episodes.csv`."""
+        self._digest.update(content)
+        self._size += len(content)
 
     def finish(
         self, status: str, summary: Mapping[str, Any], reason: str | None = None, seconds: float | None = None
@@ -156,34 +248,11 @@ class Run:
         self.info |= {"status": status, "reason": reason, "finished": _now(), "seconds": seconds}
         try:
             try:
-                _write(self.folder / "summary.json", _json(summary))
+                files.write(self.folder / "summary.json", _json(summary))
             finally:
-                _write(self.folder / "run.json", _json(self.info))
+                files.write(self.folder / "run.json", _json(self.info))
         except OSError as error:
             raise RunFailed(f"cannot write the summary to {self.folder}: {error.strerror}") from error
-
-    def save_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Writes what the agent has learned, plain arrays, to `checkpoint/agent.npz`."""
-        path = self.folder / "checkpoint" / "agent.npz"
-        arrays = io.BytesIO()
-        np.savez(arrays, **weights)  # type: ignore[arg-type]
-        try:
-            path.parent.mkdir(exist_ok=True)
-            _write(path, arrays.getvalue())
-        except OSError as error:
-            raise RunFailed(f"cannot write {path}: {error.strerror}") from error
-
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """What the agent had learned in the end."""
-        path = self.folder / "checkpoint" / "agent.npz"
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
-        except FileNotFoundError as error:
-            raise UserError(f"{path} is missing: the run is not over, or failed") from error
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path} is damaged: {error}") from error
 
     @property
     def config(self) -> str:
@@ -199,9 +268,11 @@ class Run:
     def episodes(self) -> dict[str, np.ndarray]:
         """The columns of `episodes.csv`: floats, NaN where empty; strings where not all are numbers."""
         path = self.folder / "episodes.csv"
-        names = self.info["columns"]
+        names, text = self.info["columns"], _read(path)
+        if self.info["status"] != "done":
+            text = text[: text.rfind("\n") + 1]  # the last row may be on its way, or torn
         try:
-            header, *rows = [*csv.reader(io.StringIO(_read(path)), strict=True)] or [[]]
+            header, *rows = [*csv.reader(io.StringIO(text), strict=True)] or [[]]
         except csv.Error as error:
             raise UserError(f"{path} is damaged: {error}") from error
         if header != names:
@@ -243,9 +314,11 @@ def summarise(judges: Mapping[int, Judge], *, task: str, steps: int) -> dict[str
 
 
 def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
-    """Makes the given folder, or the first free one of the name; a given one may exist if it is empty."""
-    numbered = (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
-    for candidate in [folder] if folder else numbered:
+    """Makes the given folder, or the first free one of the name.
+
+    A given one may exist if it is empty, or as good as: a run was killed in it before it began.
+    """
+    for candidate in [folder] if folder else numbered(name):
         for parent in reversed(candidate.parents):
             if not parent.exists():
                 parent.mkdir()
@@ -255,22 +328,40 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
             undo.callback(candidate.rmdir)
             return candidate
         except FileExistsError:
-            if folder and folder.is_dir() and not any(folder.iterdir()):
-                return folder
+            if folder and folder.is_dir():
+                names = {file.name for file in folder.iterdir() if file.suffix != ".part"}
+                if not names or ".lock" in names <= BEFORE_IT_BEGINS:
+                    return folder
+    assert folder is not None
+    if (folder / "run.json").exists():
+        raise UserError(f"{folder} holds a run already; go on with it with --resume, or choose another with --out")
     raise UserError(f"the run folder {folder} exists already; choose another with --out")
 
 
-def _write(path: Path, content: str | bytes) -> None:
-    draft = path.with_name(path.name + ".part")
-    try:
-        with draft.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+def numbered(name: str) -> Iterator[Path]:
+    """The folders that runs of a name get: `runs/NAME`, `runs/NAME-2`, ..."""
+    return (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
+
+
+def _is_list(of: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(type(entry) is of for entry in value)
+
+
+INFO: dict[str, Callable[[Any], bool]] = {
+    "name": lambda value: isinstance(value, str),
+    "status": lambda value: value in ("running", "done", "interrupted", "failed"),
+    "seeds": lambda value: _is_list(int)(value) and bool(value),
+    "episodes": lambda value: type(value) is int,
+    "columns": lambda value: _is_list(str)(value) and value[: len(EVERY_RUN)] == [*EVERY_RUN],
+    "versions": lambda value: isinstance(value, dict),
+    "plugins": _is_list(dict),
+    "resumed": _is_list(dict),
+}
+"""What of `run.json` is relied on when it is read, and how it must look."""
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _read(path: Path) -> str:
@@ -292,7 +383,7 @@ def _json(content: Mapping[str, Any]) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(_read(path))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} is damaged: it holds no JSON object")

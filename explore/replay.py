@@ -10,13 +10,16 @@ bootstrap mask, its noise, and the outputs of the frozen prior networks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dm_env
 import numpy as np
 import torch
 from torch import Tensor
+
+ARRAYS = ("obs", "action", "reward", "discount", "final", "mask", "noise", "prior")
 
 
 @dataclass
@@ -55,6 +58,7 @@ class Replay:
         prior: tuple[int, ...] = (0,),
     ):
         discrete = isinstance(observation, dm_env.specs.DiscreteArray)
+        self.values = observation.num_values if discrete else None  # of one-hot observations
         self.capacity = capacity + 1  # slots; one holds the latest observation, not yet acted on
         self.mask_probability = mask_probability
         self.cursor = [0] * lanes
@@ -135,6 +139,45 @@ class Replay:
             next_prior=_tensor(self.prior[rows, following]),
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        """All slots in use, without copying them."""
+        used = [self.obs.shape[1] if full else cursor + 1 for cursor, full in zip(self.cursor, self.full)]
+        return {
+            "slots": self.obs.shape[1],
+            "cursor": self.cursor,
+            "full": self.full,
+            "incomplete": self.incomplete,
+            "lanes": [{name: getattr(self, name)[lane, :end] for name in ARRAYS} for lane, end in enumerate(used)],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over another replay, emptying `state` on the way: the two need not fit into memory at once."""
+        slots, cursor, full, incomplete = (state[name] for name in ("slots", "cursor", "full", "incomplete"))
+        lanes = range(len(self.cursor))
+        if not (
+            0 < slots <= self.capacity
+            and len(cursor) == len(full) == len(incomplete) == len(state["lanes"]) == len(lanes)
+            and all(0 <= cursor[lane] < slots and 0 <= incomplete[lane] <= slots for lane in lanes)
+            and (slots == self.capacity or not any(full))
+        ):
+            raise ValueError(
+                f"replay of {slots} slots with cursors {cursor} does not fit a capacity of {self.capacity}"
+            )
+        for name in ARRAYS:
+            setattr(self, name, _resized(getattr(self, name)[:, :0], slots))
+        for lane, arrays in enumerate(state["lanes"]):
+            end = slots if full[lane] else cursor[lane] + 1
+            for name in ARRAYS:
+                mine, other = getattr(self, name)[lane, :end], arrays.pop(name)
+                if (other.shape, other.dtype) != (mine.shape, mine.dtype):
+                    raise ValueError(
+                        f"{name} of the replay is {other.dtype}{other.shape}, not {mine.dtype}{mine.shape}"
+                    )
+                mine[:] = other
+        if self.values and not (self.obs.min() >= 0 and self.obs.max() < self.values):
+            raise ValueError(f"obs of the replay must be from 0 to {self.values - 1}")
+        self.cursor, self.full, self.incomplete = [*cursor], [*full], [*incomplete]
+
     def _choose(self, lane: int, count: int, generator: np.random.Generator) -> np.ndarray:
         size, oldest = self.size(lane), self.cursor[lane] + 1 if self.full[lane] else 0
         slots = (oldest + generator.integers(size, size=count)) % self.obs.shape[1]
@@ -159,13 +202,16 @@ class Replay:
         return slot
 
     def _grow(self) -> None:
-        slots = self.obs.shape[1]
-        more = min(self.capacity, 2 * slots) - slots
-        for name in ("obs", "action", "reward", "discount", "final", "mask", "noise", "prior"):
-            old = getattr(self, name)
-            new = np.zeros((len(old), slots + more, *old.shape[2:]), old.dtype)
-            new[:, :slots] = old
-            setattr(self, name, new)
+        slots = min(self.capacity, 2 * self.obs.shape[1])
+        for name in ARRAYS:
+            setattr(self, name, _resized(getattr(self, name), slots))
+
+
+def _resized(old: np.ndarray, slots: int) -> np.ndarray:
+    """An array of a ring with more slots."""
+    new = np.zeros((len(old), slots, *old.shape[2:]), old.dtype)
+    new[:, : old.shape[1]] = old
+    return new
 
 
 def _tensor(array: np.ndarray) -> Tensor:

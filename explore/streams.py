@@ -7,7 +7,8 @@ seeds run beside it, and a new use of randomness does not disturb the others.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +43,15 @@ class Streams:
         if name not in self._generators:
             self._generators[name] = [stream(seed, name) for seed in self.seeds]
         return self._generators[name]
+
+    def state_dict(self) -> dict[str, list[dict[str, Any]]]:
+        return {name: [dict(g.bit_generator.state) for g in lanes] for name, lanes in self._generators.items()}
+
+    def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Takes over the generators of other streams of the same seeds."""
+        for name, lanes in state.items():
+            for generator, one in zip(self[name], lanes, strict=True):
+                generator.bit_generator.state = one
 
 
 def uniform(generators: Generators, *shape: int) -> Tensor:

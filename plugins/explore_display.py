@@ -64,7 +64,7 @@ class Seed:
         self.best = max(self.best, row["return"])
         if row.get("treasure"):
             self.treasures += 1
-            self.first_treasure = self.first_treasure or row["episode"]
+            self.first_treasure = self.first_treasure or int(row["episode"])
 
     def cells(self) -> dict[str, str]:
         """Its line in the table, by column; what matters less comes later."""
@@ -89,9 +89,15 @@ class Display(ABC):
         self.console = console
         self.episodes = run.info["episodes"]
         self.seeds = {seed: Seed() for seed in run.info["seeds"]}
-        self.episode = 0
-        self.began = perf_counter()
+        self.episode = self.first = run.resumed_after
         self.due = 0.0
+        earlier = run.episodes if self.first else {}
+        for cells in zip(*earlier.values()):
+            row = dict(zip(earlier, cells))
+            self.seeds[int(row["seed"])].add(row)
+        self.steps_before = self.steps()
+        self.seconds_before = max(earlier.get("seconds", [0.0]))
+        self.began = perf_counter()
 
     def add(self, rows: Sequence[dict[str, Any]]) -> None:
         for row in rows:
@@ -128,15 +134,17 @@ class Display(ABC):
         return f"and {len(self.seeds) - shown} more" if len(self.seeds) > shown else ""
 
     def elapsed(self) -> str:
-        return clock(perf_counter() - self.began)
+        return clock(self.seconds_before + perf_counter() - self.began)
 
     def left(self) -> str:
-        pace = (perf_counter() - self.began) / self.episode
+        pace = (perf_counter() - self.began) / (self.episode - self.first)
         return clock(pace * (self.episodes - self.episode))
 
+    def steps(self) -> int:
+        return sum(seed.row.get("steps", 0) for seed in self.seeds.values())
+
     def steps_per_second(self) -> float:
-        steps = sum(seed.row.get("steps", 0) for seed in self.seeds.values())
-        return steps / (perf_counter() - self.began)
+        return (self.steps() - self.steps_before) / (perf_counter() - self.began)
 
 
 class LiveTable(Display):
@@ -165,7 +173,7 @@ class LiveTable(Display):
         bar.add_column(ratio=1)
         bar.add_column(no_wrap=True)
         state = f"{self.episode}/{self.episodes} episodes"
-        if self.episode:
+        if self.episode > self.first:
             state += f"  {self.elapsed()}, {self.left()} left  {self.steps_per_second():,.0f} steps/s"
         bar.add_row(self.run.info["name"], ProgressBar(total=self.episodes, completed=self.episode), state)
         return bar

@@ -26,6 +26,7 @@ from explore.interfaces import (
 from explore.learner import Learner, chosen
 from explore.rehearsal import rehearse
 from explore.replay import Replay
+from explore.state import captured, restore
 from explore.streams import Generators, Streams
 
 
@@ -170,11 +171,39 @@ class Indexed(Agent):
         """Actions of the evaluation selection, `[seeds, batch]`."""
         return self.evaluation.select(self._beliefs(observations)).squeeze(-1).numpy(force=True)
 
-    def state_dict(self) -> dict[str, np.ndarray]:
-        return self.function.state_dict()
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "function": self.function.state_dict(),
+            "adam": self.learner.adam.state_dict(),
+            "replay": self.replay.state_dict(),
+            "streams": self.streams.state_dict(),
+            "components": captured(self._components(), "agent"),
+            "steps": self.steps,
+            "phases": self.phases,
+            "episode": self.episode,
+            "progress": self.progress,
+        }
 
-    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        self.function.load_state_dict(state)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.function.load_state_dict(state["function"])
+        self.learner.adam.load_state_dict(state["adam"])
+        self.replay.load_state_dict(state["replay"])
+        if self.replay.action.min() < 0 or self.replay.action.max() >= self.function.spec.num_actions:
+            raise ValueError("there are actions in the replay that the environment does not have")
+        self.streams.load_state_dict(state["streams"])
+        restore(self._components(), state["components"], "agent")
+        self.steps, self.phases = [*state["steps"]], [*state["phases"]]
+        self.episode, self.progress = state["episode"], state["progress"]
+
+    def _components(self) -> dict[str, Any]:
+        """Those that may keep something of their own."""
+        return {
+            "prior": self.function.prior,
+            "objective": self.objective,
+            "acting": self.acting,
+            "target": self.learner.target,
+            "evaluation": self.evaluation,
+        }
 
     def _learn(self, lanes: Sequence[int], batches: int) -> None:
         """A learning phase of these lanes, as far as they have seen enough."""

@@ -19,7 +19,7 @@ from explore_selections import MeanArgmax, SampledArgmax
 from explore_softplus_heads import SoftplusHeads
 
 from explore.interfaces import Judge, Spec
-from explore.loop import train
+from explore.loop import Progress, train
 from explore.streams import Streams
 
 FLOATS = Spec(specs.Array((2, 2), np.float32), 3)
@@ -93,7 +93,9 @@ def live(
     seeds = agent.streams.seeds
     environments = [environment(seed=seed) for seed in seeds]
     rows: list[dict[str, Any]] = []
-    train(agent, environments, [Judge(e) for e in environments], seeds, episodes, rows.extend, evaluate)
+    judges, progress = [Judge(e) for e in environments], Progress(np.zeros(len(seeds), int))
+    for new in train(agent, environments, judges, seeds, episodes, evaluate, progress):
+        rows.extend(new)
     return {seed: [row for row in rows if row["seed"] == seed] for seed in seeds}
 
 

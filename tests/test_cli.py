@@ -45,7 +45,7 @@ def mine(tmp_path, monkeypatch):
 def train(monkeypatch):
     """Replaces training by a function that can be told what to do, and records its arguments."""
     calls = []
-    module = types.ModuleType("explore.experiment")
+    module = types.ModuleType("explore.runner")
 
     def run(config, **options):
         calls.append((config, options))
@@ -53,7 +53,7 @@ def train(monkeypatch):
             raise train.raises
 
     module.run = run
-    monkeypatch.setitem(sys.modules, "explore.experiment", module)
+    monkeypatch.setitem(sys.modules, "explore.runner", module)
     train = types.SimpleNamespace(calls=calls, raises=None)
     return train
 
@@ -99,6 +99,8 @@ def test_run_passes_everything_on(train):
                 "plugins": ["m.py"],
                 "quiet": True,
                 "allow_imports": True,
+                "resume": False,
+                "force": False,
             },
         )
     ]
@@ -153,7 +155,7 @@ def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(capsys, monkeypa
     [
         (["fly"], "invalid choice: 'fly'"),
         ([], "required: COMMAND"),
-        (["run"], "required: CONFIG.gin (see explore run --help)"),
+        (["run"], "name a configuration to run, or a folder to go on with: --resume DIR (see explore run --help)"),
         (["run", "a.gin", "--seeds", "4-0"], "the range '4-0' is empty"),
         (["components", "prioor"], "unknown slot 'prioor'; did you mean 'prior'?"),
         (

@@ -66,8 +66,7 @@ def show(tmp_path, clock):
             columns=episode_columns(AGENT, ("treasure",) if treasure else (), evaluated=False),
             seeds=range(seeds),
             episodes=episodes or len(returns),
-            command=[],
-            plugins=[],
+            provenance={"versions": {}, "plugins": []},
             quiet=quiet,
         )
         judges = {seed: Judge(None) for seed in range(seeds)}

@@ -25,7 +25,7 @@ from explore.parameters import parameters
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
-PLUGINS, GIN, DESIGN = (REPOSITORY / "docs" / name for name in ("plugins.md", "gin.md", "design.md"))
+PLUGINS, GIN, DESIGN, RESUME = (REPOSITORY / "docs" / f"{name}.md" for name in ("plugins", "gin", "design", "resume"))
 TABLE = re.compile(r"(?<=<!-- parameters -->\n).*(?=<!-- end of parameters -->)", re.DOTALL)
 BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
 TINY = [
@@ -78,7 +78,12 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("page", "command", "printed"),
-    [pytest.param(page, *shown, id=f"{page.stem}: {shown[0]}") for page in PAGES for shown in commands(page)],
+    [
+        pytest.param(page, *shown, id=f"{page.stem}: {shown[0]}")
+        for page in PAGES
+        for shown in commands(page)
+        if page != RESUME
+    ],
 )
 def test_a_command_does_what_its_page_says(folder, capfd, page, command, printed):
     write_files(page, folder)
@@ -91,6 +96,18 @@ def test_a_command_does_what_its_page_says(folder, capfd, page, command, printed
         with (folder / "run" / "episodes.csv").open() as file:
             columns = next(csv.reader(file))
         assert [name for name in columns if f"| `{name}` |" not in GIN.read_text()] == []
+
+
+def test_the_commands_of_the_page_on_resuming_work_one_after_another(folder, capfd):
+    (first, _), *rest = commands(RESUME)
+    tiny = [word for binding in TINY for word in ("-b", binding)]
+    assert main([*shlex.split(first, comments=True)[1:], *tiny, "--quiet"]) == 0
+    for command, printed in rest:
+        code = main([*shlex.split(command.replace("3000", "6"), comments=True)[1:], "--quiet"])
+        told = capfd.readouterr().err.splitlines()
+        assert code == (2 if printed else 0), told
+        assert set(printed) <= set(told)
+    assert explore.record.Run.open(folder / "runs/pins").info["episodes"] == 6
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

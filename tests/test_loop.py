@@ -14,7 +14,7 @@ from explore_selections import EpsilonGreedy, SampledArgmax
 
 from explore.experiment import Experiment
 from explore.interfaces import Agent, Judge
-from explore.loop import play, train
+from explore.loop import Progress, play, train
 
 
 class Fixed(dm_env.Environment):
@@ -64,12 +64,6 @@ class Scribe(Agent):
     def metrics(self):
         return {"double": [10, 20, 30]}
 
-    def state_dict(self):
-        return {}
-
-    def load_state_dict(self, state):
-        pass
-
 
 def test_a_lane_whose_episode_has_ended_waits():
     agent = Scribe()
@@ -85,7 +79,7 @@ def test_a_lane_whose_episode_has_ended_waits():
 
 
 def test_rows_tell_what_happened():
-    agent, rows = Scribe(), []
+    agent = Scribe()
     environments = [Fixed(length=length) for length in (2, 4, 1)]
 
     class Counting(Judge):
@@ -94,7 +88,9 @@ def test_rows_tell_what_happened():
             return {"seen": len(self.returns)}
 
     judges = [Counting(environment) for environment in environments]
-    train(agent, environments, judges, [7, 8, 9], 4, rows.append, lambda episode: None)
+    progress = Progress(np.zeros(3, int))
+    rows = [*train(agent, environments, judges, [7, 8, 9], 4, lambda episode: None, progress)]
+    assert (progress.episode, progress.steps.tolist()) == (4, [8, 16, 4])
     assert agent.began == [([2, 4, 1], progress) for progress in (0, 0.25, 0.5, 0.75)]
     assert len(rows) == 4
     assert rows[2] == [
@@ -105,17 +101,21 @@ def test_rows_tell_what_happened():
 
 def test_the_run_can_stop_when_all_seeds_have_solved_their_task():
     class After(Judge):
+        decides = True
+
         def episode(self, episode_return):
             super().episode(episode_return)
             if len(self.returns) == self.environment.length:
                 self.solved_at = len(self.returns)
             return {}
 
+    class Short(Fixed):
+        judge = After
+
     for stop, expected in ((True, 5), (False, 9)):
-        environments, rows = [Fixed(length=2), Fixed(length=5)], []
-        judges = [After(environment) for environment in environments]
-        train(Scribe(), environments, judges, [0, 1], 9, rows.append, lambda episode: None, stop)
-        assert len(rows) == expected
+        made = experiment({}, partial(Short, length=5), Scribe, episodes=9, stop_when_solved=stop)
+        assert len(rows_of(made)) == 2 * expected
+        assert made.is_over
 
 
 def experiment(parts=PINS, environment=Walk, agent=Indexed, **settings):
@@ -124,9 +124,7 @@ def experiment(parts=PINS, environment=Walk, agent=Indexed, **settings):
 
 
 def rows_of(made):
-    rows = []
-    made.run(rows.extend)
-    return rows
+    return [row for rows in made.train() for row in rows]
 
 
 @pytest.mark.parametrize("parts", [PINS, BSP], ids=["PINs", "BSP"])
@@ -165,6 +163,8 @@ def test_a_seed_of_an_experiment_is_the_same_in_other_company():
         ({"episodes": 0}, "episodes must be at least 1, got 0"),
         ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
         ({"threads": 0}, "threads must be at least 1, got 0"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
+        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be None or at least 0, got -1.0"),
         ({"seeds": ()}, r"seeds must be different whole numbers of at least 0 such as \(0, 1, 2\), got \(\)"),
         ({"seeds": (1, 1)}, r"seeds must be different whole numbers .*, got \(1, 1\)"),
         ({"seeds": (0, -1)}, r"seeds must be different whole numbers .*, got \(0, -1\)"),

@@ -129,8 +129,9 @@ def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
     bindings = (*SMALL[task_of(recipe)], "experiment.episodes = 3", "agent.Indexed.batches_per_episode = 2")
     run = explore.run(recipe, bindings=bindings, seeds=range(2), out=tmp_path / "run", quiet=True)
     assert run.status == "done"
-    files = sorted(str(path.relative_to(run.folder)) for path in run.folder.rglob("*") if path.is_file())
-    assert files == ["checkpoint/agent.npz", "config.gin", "episodes.csv", "run.json", "summary.json"]
+    files = sorted(path.name for path in run.folder.iterdir())
+    assert files == [".lock", "checkpoint", "config.gin", "episodes.csv", "run.json", "summary.json"]
+    assert run.checkpoints.episodes() == [3, 1]
     episodes = run.episodes
     assert episodes["seed"].tolist() == [0, 1] * 3
     assert episodes["episode"].tolist() == [1, 1, 2, 2, 3, 3]

@@ -28,8 +28,11 @@ def create(folder=None, **changes):
         "columns": COLUMNS,
         "seeds": [0, 7],
         "episodes": 3,
-        "command": ["explore", "run", "pins.gin"],
-        "plugins": [{"name": "mine", "version": "1.0", "source": "mine.py"}],
+        "provenance": {
+            "command": ["explore", "run", "pins.gin"],
+            "versions": {"torch": "2.13.0"},
+            "plugins": [{"name": "mine", "version": "1.0", "source": "mine.py"}],
+        },
     }
     return Run.create(folder and Path(folder), **details | changes)
 
@@ -65,7 +68,7 @@ def everything_in(folder):
 
 def test_a_new_run_has_its_configuration_status_and_an_empty_table_on_disk():
     run = create("out")
-    assert everything_in("out") == ["config.gin", "episodes.csv", "run.json"]
+    assert everything_in("out") == [".lock", "config.gin", "episodes.csv", "run.json"]
     assert Path("out/config.gin").read_text() == "experiment.episodes = 3\n"
     assert Path("out/episodes.csv").read_text() == ",".join(COLUMNS) + "\n"
     info = json.loads(Path("out/run.json").read_text())
@@ -73,15 +76,6 @@ def test_a_new_run_has_its_configuration_status_and_an_empty_table_on_disk():
     assert (info["status"], info["seeds"], info["episodes"]) == ("running", [0, 7], 3)
     assert info["command"] == ["explore", "run", "pins.gin"]
     assert info["plugins"] == [{"name": "mine", "version": "1.0", "source": "mine.py"}]
-
-
-def test_run_json_names_the_versions_of_all_packages_that_matter():
-    import torch
-
-    versions = create().info["versions"]
-    assert {"python", "explore", "numpy", "gin-config", "bsuite", "dm-env", "pluggy"} < versions.keys()
-    assert versions["torch"].split("+")[0] == torch.__version__.split("+")[0]
-    assert all(versions.values())
 
 
 def test_columns_are_those_of_every_run_then_the_agents_then_the_judges_and_the_wall_clock_last():
@@ -143,14 +137,14 @@ def test_a_folder_without_permission_is_one_line():
 @pytest.mark.parametrize("folder", ["given", "a/b", None])
 def test_a_creation_that_fails_halfway_leaves_nothing_behind(folder, monkeypatch):
     Path("given").mkdir()
-    replace = Path.replace
+    replace = os.replace
 
     def full(path, target):
         if target.name == "run.json":
             raise OSError(28, "No space left on device")
         return replace(path, target)
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(UserError, match="No space left on device"):
         create(folder)
     assert everything_in(".") == ["given"]
@@ -223,7 +217,7 @@ def test_a_finished_run_says_how_it_ended(status, reason):
     assert (run.status, run.info["reason"]) == (status, reason)
     assert run.info["started"] <= run.info["finished"]
     assert run.info["finished"].endswith("+00:00")
-    assert everything_in("out") == ["config.gin", "episodes.csv", "run.json", "summary.json"]
+    assert everything_in("out") == [".lock", "config.gin", "episodes.csv", "run.json", "summary.json"]
 
 
 def test_summary_json_keeps_its_order_and_holds_null_for_what_is_not_a_number():

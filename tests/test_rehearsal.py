@@ -156,14 +156,6 @@ def test_the_compiled_step_learns_as_the_eager_one(parts):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_a_snapshot_does_not_change_with_training():
-    agent = build()
-    snapshot = agent.state_dict()
-    before = {name: array.copy() for name, array in snapshot.items()}
-    live(agent, 6)
-    assert all((snapshot[name] == before[name]).all() for name in before)
-
-
 def test_an_agent_may_keep_the_observations_it_acted_on():
     agent, kept = build(), []
     act = agent.act

@@ -59,8 +59,12 @@ def run(*arguments, bindings=()):
 )
 def test_what_goes_wrong_in_a_plugin_during_a_run_names_the_plugin_and_the_line(folder, capsys, mistake, what):
     (folder / "mine.py").write_text(ENVIRONMENT.format(mistake=mistake))
-    assert run("-p", "mine.py", "--out", "out", bindings=["experiment.environment = @environment.Broken"]) == 1
+    broken = "experiment.environment = @environment.Broken"
     expected = f"environment.Broken of plugin mine raises {what} (mine.py:14)"
+    assert run("-p", "mine.py", "--out", "out", bindings=[broken]) == 1  # tried before the run
+    assert capsys.readouterr().err.splitlines()[-1] == f"explore: error: {expected}"
+    assert not (folder / "out").exists()
+    assert run("-p", "mine.py", "--out", "out", bindings=[broken, "experiment.checkpoint_minutes = None"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"explore: error: {expected}"
     assert explore.record.Run.open(folder / "out").info["reason"] == expected
 

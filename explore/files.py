@@ -1,0 +1,141 @@
+"""Files that are whole or not there, and the lock on the folder of a run (POSIX).
+
+A file is written beside its place and renamed into it, so that a crash, a full disk or a power cut
+leaves the old one or the new one. The lock belongs to the process that holds it: the system frees
+it when the process ends, in whichever way.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import platform
+import time
+from pathlib import Path
+from types import TracebackType
+
+from explore.errors import UserError
+
+PATIENCE = 0.5
+"""Seconds for which a lock is tried: a reader may hold it for a moment, see `is_locked`."""
+
+
+def reached(point: str) -> None:
+    """Does nothing: a place where tests cut the power."""
+
+
+def write(path: Path, *content: bytes | memoryview | str) -> None:
+    """Makes a file, or replaces it, by this content; it is on the disk when this returns."""
+    place(path, *content)
+    sync_folder(path.parent)
+    reached(f"{path.name}: folder synced")
+
+
+def place(path: Path, *content: bytes | memoryview | str) -> None:
+    """`write`, but the name is on the disk only after `sync_folder`: for many files of one folder."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)  # rather than to write into it: it may be a link to elsewhere
+    try:
+        with part.open("xb") as file:
+            reached(f"{path.name}: part opened")
+            for piece in content:
+                file.write(piece.encode() if isinstance(piece, str) else piece)
+            file.flush()
+            reached(f"{path.name}: part written")
+            os.fsync(file.fileno())
+            reached(f"{path.name}: part synced")
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    reached(f"{path.name}: renamed")
+
+
+def sync_folder(folder: Path) -> None:
+    """Brings the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems cannot, and need not
+            raise
+    finally:
+        os.close(descriptor)
+
+
+class Lock:
+    """The right to write to a folder, held by one at a time: `with Lock(folder): ...`.
+
+    The file FOLDER/.lock stays, since to remove it would race with the next holder; it is empty
+    when nobody holds the lock, unless the last one crashed.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = Path(folder)
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Raises `UserError` if another holds the lock, and `OSError` if the folder cannot have one."""
+        descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            if not _taken(descriptor):
+                raise UserError(f"{self.folder} is being run by {_holder(descriptor)}; wait for it, or stop it first")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {platform.node()}\n".encode(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Does nothing if the lock is not held."""
+        if self._descriptor is None:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        try:
+            os.ftruncate(descriptor, 0)
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may still have it open
+            os.close(descriptor)
+
+    def __enter__(self) -> Lock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether somebody holds the lock of this folder."""
+    try:
+        descriptor = os.open(Path(folder) / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _taken(descriptor: int) -> bool:
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
+
+
+def _holder(descriptor: int) -> str:
+    words = os.pread(descriptor, 300, 0).decode(errors="replace").split()
+    return f"process {words[0]} on {words[1]}" if len(words) == 2 else "another process"

@@ -1,0 +1,86 @@
+"""What a run is made with: versions, plugins and the machine; and what has changed of it since.
+
+The same seed gives the same bytes only with the same of all these, so a run is not resumed with
+others unless the user insists.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from explore import __version__
+from explore.discovery import Registry
+from explore.gin_files import bindings_in, literal
+
+PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
+HARMLESS = ("gin-config", "pluggy")  # they compute nothing
+FREE = ("experiment.episodes", "experiment.checkpoint_minutes", "experiment.checkpoint_every")
+"""Parameters that may be others when a run is resumed: what was computed so far does not depend on them."""
+
+
+def provenance(registry: Registry) -> dict[str, Any]:
+    """The entries of `run.json` that say what a run is made with."""
+    versions = {"python": platform.python_version(), "explore": __version__}
+    versions |= {package: metadata.version(package) for package in PACKAGES}
+    return {
+        "command": sys.argv,
+        "platform": platform.platform(),
+        "machine": machine(),
+        "versions": versions,
+        "plugins": [
+            {"name": p.name, "version": p.version, "source": p.source, "sha256": p.sha256} for p in registry.plugins
+        ],
+    }
+
+
+def machine() -> str:
+    """What of the processor decides how numbers are rounded."""
+    vendor = ""
+    if Path("/proc/cpuinfo").is_file():
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        vendor = next((value.strip() for key, _, value in lines if key.strip() == "vendor_id"), "")
+    return " ".join(filter(None, (platform.machine(), vendor, torch.backends.cpu.get_cpu_capability())))
+
+
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two provenances and changes results, each in words: `torch 2.12.0 (now 2.13.0)`."""
+    differing = [
+        f"{name} {then['versions'].get(name)} (now {version})"
+        for name, version in now["versions"].items()
+        if name not in HARMLESS and then["versions"].get(name) != version
+    ]
+    if then.get("machine") != now["machine"]:
+        differing.append(f"processor {then.get('machine')} (now {now['machine']})")
+    plugins = {plugin["name"]: plugin for plugin in now["plugins"]}
+    for plugin in _foreign(then):
+        name = plugin.get("name")
+        if name not in plugins:
+            differing.append(f"plugin {name} (now missing)")
+        elif plugin.get("version") != plugins[name]["version"]:
+            differing.append(f"plugin {name} {plugin.get('version')} (now {plugins[name]['version']})")
+        elif plugin.get("sha256") != plugins[name]["sha256"]:
+            differing.append(f"plugin {name} (its file has been edited since)")
+    return differing
+
+
+def rebound(before: str, after: str) -> list[str]:
+    """The parameters whose values differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
+    old, new = ({k: literal(v) for k, v in bindings_in(text).items()} for text in (before, after))
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and name not in FREE]
+    return [f"{name} = {old.get(name, '(not set)')} (now {new.get(name, '(not set)')})" for name in names]
+
+
+def given_plugins(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The plugins that the user named with `-p` when the run was made."""
+    return [plugin for plugin in _foreign(info) if not str(plugin.get("source")).startswith("entry point")]
+
+
+def _foreign(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [plugin for plugin in info["plugins"] if plugin.get("source") != "built in"]

@@ -1,0 +1,125 @@
+"""An experiment at work: its rows, checkpoints and end recorded, those who watch told, signals heeded."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from explore.discovery import Registry, line_in
+from explore.errors import Interrupted, RunFailed
+from explore.experiment import Experiment
+from explore.interrupts import Interrupts
+from explore.record import Run, summarise
+from explore.state import Unsavable, captured
+
+
+class Recorder:
+    """Runs an experiment into the folder of a run; `resuming` is the command that goes on with it."""
+
+    def __init__(self, experiment: Experiment, run: Run, registry: Registry, resuming: str):
+        self.experiment, self.run, self.registry, self.resuming = experiment, run, registry, resuming
+        self.config = run.config
+        self.started = time.perf_counter() - run.seconds
+        self.saved = run.resumed_after  # the episode of the latest checkpoint
+        self.saved_at = -float("inf")  # the first one is due at once, to show early whether it can be written
+
+    def run_to_the_end(self) -> None:
+        with Interrupts() as interrupts:
+            try:
+                _tell(self.registry.hook.explore_run_started, run=self.run)
+                self._train(interrupts)
+            except KeyboardInterrupt as interrupt:
+                self._finish("interrupted")
+                raise Interrupted(self._where(), getattr(interrupt, "number", signal.SIGINT)) from None
+            except (Exception, SystemExit) as error:
+                failure = error if isinstance(error, RunFailed) else blamed(error, self.registry)
+                reason = str(failure) if isinstance(failure, RunFailed) else f"{type(error).__name__}: {error}"
+                with suppress(RunFailed):  # the disk is full, say: what came first is what to tell
+                    self._finish("failed", reason)
+                raise failure from error.__cause__
+            self._finish("done")
+
+    def _train(self, interrupts: Interrupts) -> None:
+        for rows in self.experiment.train():
+            self._record(rows)
+            if interrupts.number is not None:
+                break
+            if self._checkpoint_is_due():
+                self._save()
+        if self.experiment.progress.episode > self.saved:
+            self._save()
+        if interrupts.number is not None and not self.experiment.is_over:
+            raise Interrupted(number=interrupts.number)
+
+    def _record(self, rows: list[dict[str, Any]]) -> None:
+        seconds = round(time.perf_counter() - self.started, 3)
+        rows = [{**row, "seconds": seconds} for row in rows]
+        self.run.add(rows)
+        _tell(self.registry.hook.explore_episode_finished, run=self.run, rows=rows)
+
+    def _checkpoint_is_due(self) -> bool:
+        minutes, every = self.experiment.checkpoint_minutes, self.experiment.checkpoint_every
+        by_time = minutes is not None and time.perf_counter() >= self.saved_at + 60 * minutes
+        return by_time or (every is not None and self.experiment.progress.episode % every == 0)
+
+    def _save(self) -> None:
+        """Writes a checkpoint; of an experiment without checkpoints, what there is to be had of the agent."""
+        experiment, folder = self.experiment, self.run.folder / "checkpoint"
+        episode = experiment.progress.episode
+        try:
+            if experiment.has_checkpoints:
+                state = experiment.state_dict()
+            else:
+                state = {"agent": captured(experiment.agent, "agent")}
+            facts = {"episode": episode, "config": self.config, "rows": self.run.rows()}
+            self.run.checkpoints.write(episode, facts | state)
+        except Unsavable as error:
+            if experiment.has_checkpoints:
+                raise RunFailed(f"the state after episode {episode} cannot be saved: {error}") from error
+            print(f"explore: note: the agent is not saved: {error}", file=sys.stderr)
+        except OSError as error:
+            raise RunFailed(f"cannot write the checkpoint to {folder}: {error.strerror}") from error
+        self.saved, self.saved_at = episode, time.perf_counter()
+
+    def _finish(self, status: str, reason: str | None = None) -> None:
+        judges = dict(zip(self.experiment.seeds, self.experiment.judges))
+        steps = int(self.experiment.progress.steps.sum())
+        summary = summarise(judges, task=self.experiment.task, steps=steps)
+        try:
+            self.run.finish(status, summary, reason, seconds=time.perf_counter() - self.started)
+        finally:
+            _tell(self.registry.hook.explore_run_finished, run=self.run, summary=summary)
+
+    def _where(self) -> str:
+        """Where an interrupted run stands, and how to go on with it."""
+        if not self.experiment.has_checkpoints:
+            return f"what there is lies in {self.run.folder}"
+        if not self.saved:
+            return f"before the first checkpoint; to begin again: {self.resuming}"
+        return f"saved after episode {self.saved} of {self.experiment.episodes}; to go on: {self.resuming}"
+
+
+def _tell(hook: Any, **news: Any) -> None:
+    """Calls a lifecycle hook; what a plugin that watches does wrong ends the run, and the plugin is named."""
+    try:
+        hook(**news)
+    except (Exception, SystemExit) as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        for implementation in hook.get_hookimpls():
+            if where := line_in(error, inspect.getfile(implementation.function)):
+                name = implementation.plugin_name
+                raise RunFailed(f"{hook.name} of the plugin {name} raises {what}{where}") from error
+        raise
+
+
+def blamed(error: BaseException, registry: Registry) -> BaseException:
+    """What went wrong in the code of somebody's plugin, with its name and line."""
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    for component in registry.components.values():
+        if component.source != "built in" and (where := line_in(error, inspect.getfile(component.cls))):
+            return RunFailed(f"{component.selector} of plugin {component.plugin} raises {what}{where}")
+    return RunFailed(f"something called for the end of the program: {what}") if isinstance(error, SystemExit) else error

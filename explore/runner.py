@@ -1,0 +1,226 @@
+"""A run: from the configuration to the folder, and from the folder on."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from explore import config as configuration
+from explore.checkpoint import Damaged
+from explore.discovery import Registry, discover
+from explore.errors import UserError
+from explore.experiment import Experiment
+from explore.gin_files import binding
+from explore.interfaces import Agent
+from explore.provenance import changes, given_plugins, provenance, rebound
+from explore.record import Run, numbered
+from explore.recorder import Recorder, blamed
+from explore.state import Misfit, Unsavable, restore
+
+
+def run(
+    config: str | Path | None = None,
+    *,
+    bindings: Sequence[str] = (),
+    seeds: Iterable[int] | None = None,
+    out: str | Path | None = None,
+    plugins: Sequence[str] = (),
+    quiet: bool = False,
+    allow_imports: bool = False,
+    resume: bool = False,
+    force: bool = False,
+) -> Run:
+    """Runs the experiment of a gin file and returns the run, done.
+
+    The arguments are the options of `explore run`. With `resume` the run in the folder `out` goes on
+    from its latest checkpoint; `config` is then only needed if it may not have begun yet.
+    """
+    bindings, plugins = _listed(bindings), _listed(plugins)
+    if seeds is not None:
+        numbers = tuple(int(seed) if isinstance(seed, np.integer) else seed for seed in seeds)
+        bindings = [*bindings, binding("experiment.seeds", numbers)]
+    folder = Path(out).expanduser() if out is not None else None
+    if resume and folder is None and config is not None:
+        folder = _latest(config)
+    if resume and folder is not None and (config is None or (folder / "run.json").exists()):
+        with closing(Run.take_up(folder, quiet)) as taken_up:
+            _go_on(taken_up, config, bindings, plugins, allow_imports, force)
+        return taken_up
+    if config is None:
+        raise UserError("name a configuration to run, or a folder to resume")
+    registry = discover(plugins)
+    loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
+    experiment: Experiment = loaded.build()
+    for note in [*map(str, registry.failed), *loaded.unused()]:
+        _note(note)
+    _check_savable(experiment, registry)
+    new = Run.create(
+        folder,
+        name=_name(config),
+        config=loaded.text(),
+        columns=experiment.columns,
+        seeds=experiment.seeds,
+        episodes=experiment.episodes,
+        provenance=provenance(registry),
+        quiet=quiet,
+    )
+    if resume:
+        _note(f"there is nothing to resume yet: the run begins in {new.folder}")
+    with closing(new), experiment.isolated():
+        Recorder(experiment, new, registry, _resuming(new, plugins, allow_imports)).run_to_the_end()
+    return new
+
+
+def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
+    """The agent of a run as it is in the latest checkpoint, to be asked for values, uncertainty and actions."""
+    run = Run.open(Path(folder))
+    registry = _plugins_of(run, _listed(plugins))
+    loaded = configuration.load(run.folder / "config.gin", (), registry, allow_imports=allow_imports)
+    agent: Agent = loaded.build().agent
+    found = next(_checkpoints(run), None)
+    if found is None:
+        raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
+    try:
+        restore(agent, found[1].get("agent"), "agent")
+    except Misfit as error:
+        raise UserError(f"the checkpoint in {run.folder} does not fit its configuration: {error}") from error
+    return agent
+
+
+def _go_on(
+    run: Run, config: str | Path | None, bindings: list[str], plugins: list[str], allow_imports: bool, force: bool
+) -> None:
+    """Goes on with a run from its latest checkpoint that is whole."""
+    registry = discover(plugins) if force else _plugins_of(run, plugins)
+    given = run.folder / "config.gin" if config is None else config
+    loaded = configuration.load(given, bindings, registry, allow_imports=allow_imports)
+    experiment: Experiment = loaded.build()
+    after, checkpoint = next(_checkpoints(run, with_rows=True), (0, None))
+    now = provenance(registry)
+    differing: list[str] = []
+    if checkpoint is not None:
+        differing = [*changes(run.info, now), *rebound(checkpoint["config"], loaded.text())]
+    elif config is not None or bindings:
+        differing = rebound(run.config, loaded.text())
+    if differing and not force:
+        raise UserError(
+            f"{run.folder} cannot be resumed exactly: it was made with {'; '.join(differing)}. "
+            "Undo that, or go on all the same with --force"
+        )
+    if list(experiment.columns) != run.info["columns"]:
+        raise UserError(f"{run.folder} cannot be resumed: episodes.csv would have other columns")
+    _check_savable(experiment, registry)
+    with experiment.isolated():
+        if checkpoint is not None:
+            _put_back(experiment, checkpoint, f"the checkpoint of episode {after} in {run.folder}")
+        if experiment.episodes < after:
+            raise UserError(f"{run.folder} has {after} episodes already, experiment.episodes = {experiment.episodes}")
+        if experiment.is_over and run.info["status"] == "done":
+            more = f'-b "experiment.episodes = {2 * after}"'
+            _note(f"{run.folder} is done, with {after} episodes; to go on with it, add for example {more}")
+            return
+        if experiment.episodes != run.info["episodes"] and "schedule." in loaded.text():
+            _note(f"schedules now run over {experiment.episodes} episodes, no longer {run.info['episodes']}")
+        run.checkpoints.remove_after(after)
+        run.cut_rows(checkpoint["rows"] if checkpoint is not None else None)
+        run.go_on(after, config=loaded.text(), episodes=experiment.episodes, provenance=now, forced=differing)
+        _note(f"{run.folder} goes on after episode {after} of {experiment.episodes}")
+        Recorder(experiment, run, registry, _resuming(run, plugins, allow_imports)).run_to_the_end()
+
+
+def _plugins_of(run: Run, plugins: list[str]) -> Registry:
+    """What there is with these plugins, which must be those of the run: a folder's own word loads no code."""
+    registry = discover(plugins)
+    for plugin in given_plugins(run.info):
+        if plugin.get("name") not in {known.name for known in registry.plugins}:
+            name, source = plugin.get("name"), plugin.get("source")
+            raise UserError(f"{run.folder} was made with the plugin {name}; add -p {source}")
+    return registry
+
+
+def _checkpoints(run: Run, with_rows: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The checkpoints that are whole, newest first, each with its episode; says which are not.
+
+    `with_rows` leaves out those whose rows `episodes.csv` has lost. If there are only bad ones it
+    raises `UserError`, rather than to begin anew.
+    """
+    whole, damages = 0, []
+    for episode in run.checkpoints.episodes():
+        try:
+            content = run.checkpoints.read(episode)
+            _check_content(content, episode)
+            if with_rows and not run.has_rows(content["rows"]):
+                raise Damaged(f"{run.folder / 'episodes.csv'} has lost or changed rows that were there")
+        except Damaged as error:
+            damages.append(str(error))
+            _note(f"the checkpoint of episode {episode} is of no use: {error}")
+            continue
+        whole += 1
+        yield episode, content
+    if damages and not whole:
+        raise UserError(f"no checkpoint in {run.folder} is of use: {damages[-1]}")
+
+
+def _check_content(content: Any, episode: int) -> None:
+    """Raises `Damaged` unless a checkpoint looks as `_save` makes it, as far as it is read here."""
+    rows = content.get("rows") if isinstance(content, dict) else None
+    if not (
+        isinstance(rows, dict)
+        and type(rows.get("bytes")) is int
+        and rows["bytes"] >= 0
+        and isinstance(rows.get("sha256"), str)
+        and isinstance(content.get("config"), str)
+        and content.get("episode") == episode
+    ):
+        raise Damaged("it is not that of a run, or not of this episode")
+
+
+def _put_back(experiment: Experiment, state: Mapping[str, Any], where: str) -> None:
+    if "task" not in state:
+        raise UserError(f"{where} holds the agent only: checkpoints were switched off")
+    try:
+        experiment.load_state_dict(state)
+    except Misfit as error:
+        raise UserError(f"{where} does not fit the configuration: {error}") from error
+
+
+def _check_savable(experiment: Experiment, registry: Registry) -> None:
+    if experiment.has_checkpoints:
+        try:
+            experiment.check_savable()
+        except Unsavable as error:
+            raise UserError(f'{error}; or do without checkpoints: -b "experiment.checkpoint_minutes = None"') from error
+        except (Exception, SystemExit) as error:
+            raise blamed(error, registry) from error.__cause__
+
+
+def _latest(config: str | Path) -> Path | None:
+    """The latest folder that runs of a configuration got when none was named."""
+    taken = [*takewhile(Path.is_dir, numbered(_name(config)))]
+    return taken[-1] if taken else None
+
+
+def _name(config: str | Path) -> str:
+    """What a run of a configuration is called."""
+    return Path(config).resolve().parent.name if Path(config).name == "config.gin" else Path(config).stem
+
+
+def _resuming(run: Run, plugins: Sequence[str], allow_imports: bool) -> str:
+    """The command that goes on with a run."""
+    words = ["explore", "run", "--resume", str(run.folder), *(word for plugin in plugins for word in ("-p", plugin))]
+    return shlex.join([*words, *(["--allow-imports"] if allow_imports else [])])
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else [str(text) for text in texts]
+
+
+def _note(text: str) -> None:
+    print(f"explore: note: {text}", file=sys.stderr)
