@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from explore import __version__
 from explore.errors import RunFailed, UserError
+from explore.messages import complain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,10 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.command(arguments)
         sys.stdout.flush()  # a closed pipe shows here, not when Python exits
     except (UserError, RunFailed) as error:
-        _complain(f"error: {error}")
+        complain(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt as interrupt:
-        _complain(": ".join(["interrupted", *map(str, interrupt.args)]))
+        complain(": ".join(["interrupted", *map(str, interrupt.args)]))
         return getattr(interrupt, "exit_code", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("EXPLORE_TRACEBACK"):
             traceback.print_exc()
-        _complain(
+        complain(
             f"internal error: {type(error).__name__}: {error} (a bug in explore; set EXPLORE_TRACEBACK=1 to see where)"
         )
         return 1
@@ -240,11 +241,3 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=not sys.stdout.isatty())
     return table
-
-
-def _complain(message: str) -> None:
-    """One line on stderr, red on a terminal."""
-    line = "explore: " + " ".join(message.splitlines())
-    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
-        line = f"\033[31m{line}\033[0m"
-    print(line, file=sys.stderr)

@@ -21,7 +21,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from itertools import count
@@ -37,7 +37,7 @@ from explore.errors import RunFailed, UserError
 if TYPE_CHECKING:
     from explore.interfaces import Judge
 
-FORMAT = 1
+FORMAT = 2
 EVERY_RUN = ("seed", "episode", "return", "length", "steps")
 """The first columns of every `episodes.csv`: the episode counts from 1, steps are the seed's total."""
 WALL_CLOCK = ("seconds",)
@@ -141,20 +141,29 @@ class Run:
         try:
             run._lock.acquire()
         except OSError as error:
-            raise UserError(f"cannot go on with {folder}: {error.strerror}") from error
+            raise RunFailed(f"cannot go on with {folder}: {error.strerror}") from error
         run.info = cls.open(folder).info  # whoever held the lock may have changed it
         return run
 
     def go_on(
-        self, after: int, *, config: str, episodes: int, provenance: Mapping[str, Any], forced: Sequence[str] = ()
+        self,
+        after: int,
+        rows: Mapping[str, Any] | None,
+        *,
+        config: str,
+        episodes: int,
+        provenance: Mapping[str, Any],
+        forced: Sequence[str] = (),
     ) -> None:
-        """Goes on after an episode, whose rows are the last that `episodes.csv` has (see `cut_rows`)."""
+        """Goes on after an episode: whatever came later is removed, rows that its checkpoint does not have too."""
         self.resumed_after = after
         resumed = {"at": _now(), "after_episode": after, "command": provenance["command"], "forced": list(forced)}
         self.info |= {**provenance, "command": self.info.get("command"), "episodes": episodes}
         self.info |= {"status": "running", "reason": None, "finished": None, "seconds": None}
         self.info["resumed"] = [*self.info["resumed"], resumed]
         try:
+            self.checkpoints.remove_after(after)
+            self._cut_rows(rows)
             if config != self.config:
                 files.write(self.folder / "config.gin", config)
             files.write(self.folder / "run.json", _json(self.info))
@@ -203,19 +212,16 @@ class Run:
         """Whether `episodes.csv` begins with the rows that a checkpoint refers to."""
         return _sha256(self._first_bytes(rows["bytes"])) == rows["sha256"]
 
-    def cut_rows(self, rows: Mapping[str, Any] | None) -> None:
+    def _cut_rows(self, rows: Mapping[str, Any] | None) -> None:
         """Leaves the rows that a checkpoint refers to (None: no row), and no other."""
         path = self.folder / "episodes.csv"
-        try:
-            if rows is None:
-                files.write(path, self._header)
-                self._count(self._header.encode())
-                return
-            with path.open("r+b", buffering=0) as file:
-                self._count(file.read(rows["bytes"]))
-                file.truncate(rows["bytes"])
-        except OSError as error:
-            raise RunFailed(f"cannot write {path}: {error.strerror}") from error
+        if rows is None:
+            files.write(path, self._header)
+            self._count(self._header.encode())
+            return
+        with path.open("r+b", buffering=0) as file:
+            self._count(file.read(rows["bytes"]))
+            file.truncate(rows["bytes"])
 
     @property
     def seconds(self) -> float:
@@ -318,7 +324,8 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
 
     A given one may exist if it is empty, or as good as: a run was killed in it before it began.
     """
-    for candidate in [folder] if folder else numbered(name):
+    numbered = (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
+    for candidate in [folder] if folder else numbered:
         for parent in reversed(candidate.parents):
             if not parent.exists():
                 parent.mkdir()
@@ -336,11 +343,6 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
     if (folder / "run.json").exists():
         raise UserError(f"{folder} holds a run already; go on with it with --resume, or choose another with --out")
     raise UserError(f"the run folder {folder} exists already; choose another with --out")
-
-
-def numbered(name: str) -> Iterator[Path]:
-    """The folders that runs of a name get: `runs/NAME`, `runs/NAME-2`, ..."""
-    return (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
 
 
 def _is_list(of: type) -> Callable[[Any], bool]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import signal
-import sys
 import time
 from contextlib import suppress
 from typing import Any
@@ -13,6 +12,7 @@ from explore.discovery import Registry, line_in
 from explore.errors import Interrupted, RunFailed
 from explore.experiment import Experiment
 from explore.interrupts import Interrupts
+from explore.messages import note
 from explore.record import Run, summarise
 from explore.state import Unsavable, captured
 
@@ -25,7 +25,7 @@ class Recorder:
         self.config = run.config
         self.started = time.perf_counter() - run.seconds
         self.saved = run.resumed_after  # the episode of the latest checkpoint
-        self.saved_at = -float("inf")  # the first one is due at once, to show early whether it can be written
+        self.saved_at = time.perf_counter()
 
     def run_to_the_end(self) -> None:
         with Interrupts() as interrupts:
@@ -62,9 +62,11 @@ class Recorder:
         _tell(self.registry.hook.explore_episode_finished, run=self.run, rows=rows)
 
     def _checkpoint_is_due(self) -> bool:
+        """The first comes after the first episode, to show early whether it can be written."""
         minutes, every = self.experiment.checkpoint_minutes, self.experiment.checkpoint_every
         by_time = minutes is not None and time.perf_counter() >= self.saved_at + 60 * minutes
-        return by_time or (every is not None and self.experiment.progress.episode % every == 0)
+        by_episodes = every is not None and self.experiment.progress.episode % every == 0
+        return self.experiment.has_checkpoints and (not self.saved or by_time or by_episodes)
 
     def _save(self) -> None:
         """Writes a checkpoint; of an experiment without checkpoints, what there is to be had of the agent."""
@@ -80,7 +82,7 @@ class Recorder:
         except Unsavable as error:
             if experiment.has_checkpoints:
                 raise RunFailed(f"the state after episode {episode} cannot be saved: {error}") from error
-            print(f"explore: note: the agent is not saved: {error}", file=sys.stderr)
+            note(f"the agent is not saved: {error}")
         except OSError as error:
             raise RunFailed(f"cannot write the checkpoint to {folder}: {error.strerror}") from error
         self.saved, self.saved_at = episode, time.perf_counter()

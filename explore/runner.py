@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,9 @@ from explore.errors import UserError
 from explore.experiment import Experiment
 from explore.gin_files import binding
 from explore.interfaces import Agent
+from explore.messages import note
 from explore.provenance import changes, given_plugins, provenance, rebound
-from explore.record import Run, numbered
+from explore.record import Run
 from explore.recorder import Recorder, blamed
 from explore.state import Misfit, Unsavable, restore
 
@@ -58,8 +58,8 @@ def run(
     registry = discover(plugins)
     loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
     experiment: Experiment = loaded.build()
-    for note in [*map(str, registry.failed), *loaded.unused()]:
-        _note(note)
+    for remark in [*map(str, registry.failed), *loaded.unused()]:
+        note(remark)
     _check_savable(experiment, registry)
     new = Run.create(
         folder,
@@ -72,7 +72,7 @@ def run(
         quiet=quiet,
     )
     if resume:
-        _note(f"there is nothing to resume yet: the run begins in {new.folder}")
+        note(f"there is nothing to resume yet: the run begins in {new.folder}")
     with closing(new), experiment.isolated():
         Recorder(experiment, new, registry, _resuming(new, plugins, allow_imports)).run_to_the_end()
     return new
@@ -87,10 +87,12 @@ def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: b
     found = next(_checkpoints(run), None)
     if found is None:
         raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
+    episode, checkpoint = found
     try:
-        restore(agent, found[1].get("agent"), "agent")
-    except Misfit as error:
-        raise UserError(f"the checkpoint in {run.folder} does not fit its configuration: {error}") from error
+        restore(agent, checkpoint.get("agent"), "agent")
+    except (Misfit, Damaged) as error:
+        where = f"the checkpoint of episode {episode} in {run.folder}"
+        raise UserError(f"{where} does not fit its configuration: {error}") from error
     return agent
 
 
@@ -102,7 +104,11 @@ def _go_on(
     given = run.folder / "config.gin" if config is None else config
     loaded = configuration.load(given, bindings, registry, allow_imports=allow_imports)
     experiment: Experiment = loaded.build()
+    for remark in loaded.unused():
+        note(remark)
     after, checkpoint = next(_checkpoints(run, with_rows=True), (0, None))
+    if checkpoint is None:
+        _check_young(run)
     now = provenance(registry)
     differing: list[str] = []
     if checkpoint is not None:
@@ -124,14 +130,13 @@ def _go_on(
             raise UserError(f"{run.folder} has {after} episodes already, experiment.episodes = {experiment.episodes}")
         if experiment.is_over and run.info["status"] == "done":
             more = f'-b "experiment.episodes = {2 * after}"'
-            _note(f"{run.folder} is done, with {after} episodes; to go on with it, add for example {more}")
+            note(f"{run.folder} is done, with {after} episodes; to go on with it, add for example {more}")
             return
         if experiment.episodes != run.info["episodes"] and "schedule." in loaded.text():
-            _note(f"schedules now run over {experiment.episodes} episodes, no longer {run.info['episodes']}")
-        run.checkpoints.remove_after(after)
-        run.cut_rows(checkpoint["rows"] if checkpoint is not None else None)
-        run.go_on(after, config=loaded.text(), episodes=experiment.episodes, provenance=now, forced=differing)
-        _note(f"{run.folder} goes on after episode {after} of {experiment.episodes}")
+            note(f"schedules now run over {experiment.episodes} episodes, no longer {run.info['episodes']}")
+        rows = checkpoint["rows"] if checkpoint is not None else None
+        run.go_on(after, rows, config=loaded.text(), episodes=experiment.episodes, provenance=now, forced=differing)
+        note(f"{run.folder} goes on after episode {after} of {experiment.episodes}")
         Recorder(experiment, run, registry, _resuming(run, plugins, allow_imports)).run_to_the_end()
 
 
@@ -152,7 +157,11 @@ def _checkpoints(run: Run, with_rows: bool = False) -> Iterator[tuple[int, dict[
     raises `UserError`, rather than to begin anew.
     """
     whole, damages = 0, []
-    for episode in run.checkpoints.episodes():
+    try:
+        episodes = run.checkpoints.episodes()
+    except Damaged as error:
+        raise UserError(str(error)) from error
+    for episode in episodes:
         try:
             content = run.checkpoints.read(episode)
             _check_content(content, episode)
@@ -160,7 +169,7 @@ def _checkpoints(run: Run, with_rows: bool = False) -> Iterator[tuple[int, dict[
                 raise Damaged(f"{run.folder / 'episodes.csv'} has lost or changed rows that were there")
         except Damaged as error:
             damages.append(str(error))
-            _note(f"the checkpoint of episode {episode} is of no use: {error}")
+            note(f"the checkpoint of episode {episode} is of no use: {error}")
             continue
         whole += 1
         yield episode, content
@@ -182,13 +191,23 @@ def _check_content(content: Any, episode: int) -> None:
         raise Damaged("it is not that of a run, or not of this episode")
 
 
-def _put_back(experiment: Experiment, state: Mapping[str, Any], where: str) -> None:
-    if "task" not in state:
+def _put_back(experiment: Experiment, checkpoint: Mapping[str, Any], where: str) -> None:
+    if "task" not in checkpoint:
         raise UserError(f"{where} holds the agent only: checkpoints were switched off")
     try:
-        experiment.load_state_dict(state)
-    except Misfit as error:
+        experiment.load_state_dict(checkpoint)
+        if experiment.progress.episode != checkpoint["episode"]:
+            raise Misfit(f"it is at episode {experiment.progress.episode}")
+    except (Misfit, Damaged) as error:
         raise UserError(f"{where} does not fit the configuration: {error}") from error
+
+
+def _check_young(run: Run) -> None:
+    """Raises `UserError` if a run without a checkpoint had one: to begin anew would throw its rows away."""
+    done = int(max(run.episodes["episode"], default=0))
+    if done > 1:  # the first checkpoint comes after the first episode
+        again = shlex.join(["explore", "run", str(run.folder / "config.gin")])
+        raise UserError(f"{run.folder} has {done} episodes but no checkpoint to go on from; to begin anew: {again}")
 
 
 def _check_savable(experiment: Experiment, registry: Registry) -> None:
@@ -203,8 +222,10 @@ def _check_savable(experiment: Experiment, registry: Registry) -> None:
 
 def _latest(config: str | Path) -> Path | None:
     """The latest folder that runs of a configuration got when none was named."""
-    taken = [*takewhile(Path.is_dir, numbered(_name(config)))]
-    return taken[-1] if taken else None
+    pattern = re.compile(rf"{re.escape(_name(config))}(?:-(\d+))?")
+    matches = [match for path in Path("runs").glob("*/") if (match := pattern.fullmatch(path.name))]
+    latest = max(matches, key=lambda match: int(match[1] or 1), default=None)
+    return Path("runs", latest[0]) if latest else None
 
 
 def _name(config: str | Path) -> str:
@@ -220,7 +241,3 @@ def _resuming(run: Run, plugins: Sequence[str], allow_imports: bool) -> str:
 
 def _listed(texts: Sequence[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else [str(text) for text in texts]
-
-
-def _note(text: str) -> None:
-    print(f"explore: note: {text}", file=sys.stderr)

@@ -255,6 +255,8 @@ def test_a_run_without_a_checkpoint_yet_begins_again():
     assert start("--quiet") == 0
     expected = outcome("out")
     shutil.rmtree("out/checkpoint")
+    lines = Path("out/episodes.csv").read_text().splitlines(keepends=True)
+    Path("out/episodes.csv").write_text("".join(lines[:3]))
     info = json.loads(Path("out/run.json").read_text())
     Path("out/run.json").write_text(json.dumps(info | {"status": "running"}))
     assert resume() == 0
@@ -268,6 +270,16 @@ def test_seconds_go_on_too():
     run = Run.open(Path("out"))
     assert (np.diff(run.episodes["seconds"]) >= 0).all()
     assert run.info["seconds"] >= run.episodes["seconds"][-1]
+
+
+def test_a_run_that_has_lost_its_checkpoints_keeps_its_rows(capsys):
+    assert start("--quiet") == 0
+    rows = Path("out/episodes.csv").read_bytes()
+    shutil.rmtree("out/checkpoint")
+    assert resume(*bound("experiment.episodes = 9")) == 2
+    expected = "out has 6 episodes but no checkpoint to go on from; to begin anew: explore run out/config.gin"
+    assert errors(capsys) == [f"explore: error: {expected}"]
+    assert Path("out/episodes.csv").read_bytes() == rows
 
 
 # Signals
