@@ -36,9 +36,8 @@ def main() -> None:
         took.append(time.perf_counter() - start)
         episode = recorder.experiment.progress.episode
         size = sum(file.stat().st_size for file in recorder.run.checkpoints.folder.rglob("*") if file.is_file())
-        print(
-            f"episode {episode:6,}: {took[-1]:6.2f} s, {(written() - before) / 1e6:7.1f} MB written, {size / 1e6:7.1f} MB"
-        )
+        new = written() - before
+        print(f"episode {episode:6,}: {took[-1]:6.2f} s, {new / 1e6:7.1f} MB written, {size / 1e6:7.1f} MB in all")
 
     Recorder._save = timed  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:

@@ -14,8 +14,9 @@ import torch
 from explore.interfaces import Agent, Judge, Spec
 from explore.loop import Progress, play, train
 from explore.record import episode_columns
-from explore.state import Tree, captured, global_generators, rehearse_resume, restore
-from explore.streams import Streams, integer_seed
+from explore.rehearsal import rehearse_resume
+from explore.state import Tree, captured, restore
+from explore.streams import Streams, global_generators, integer_seed
 
 
 class Experiment:

@@ -1,10 +1,17 @@
-"""Selections and objectives are tried once on made-up transitions, so that mistakes show before a run."""
+"""What is tried once before a run, so that mistakes show before hours are spent on it.
+
+`rehearse` tries selections and objectives on made-up transitions; `rehearse_resume` tries whether an
+environment whose state is put back on a new one goes on the same, as a run that is resumed needs.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import dm_env
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +20,11 @@ from explore.indexed import made_up_observations
 from explore.interfaces import Beliefs, Selection
 from explore.learner import Learner, chosen
 from explore.replay import Batch, Replay
-from explore.streams import Generators, normal, stream, uniform
+from explore.state import Misfit, Unsavable, captured, restore
+from explore.streams import Generators, global_generators, normal, stream, uniform
+
+ADVICE = "; give it state_dict and load_state_dict"
+STEPS, SECONDS = 100, 0.3  # an environment plays so many steps and on to the end of the episode, or for so long
 
 
 @torch.no_grad()
@@ -61,3 +72,73 @@ def _made_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions:
         prior=normal(generators, rows, *replay.prior.shape[2:]).abs(),
         next_prior=normal(generators, rows, *replay.prior.shape[2:]).abs(),
     )
+
+
+def rehearse_resume(build: Callable[[], dm_env.Environment], name: str) -> None:
+    """Raises `Unsavable` unless an environment, put back onto a new one, goes on as if nothing had happened.
+
+    That is tried once: state that nobody can see, such as a counter of the class or in a closure,
+    shows only in what the environment does.
+    """
+    generators = global_generators()
+    before = captured(generators, "the global generators")
+    try:
+        _play_twice(build, name, generators)
+    finally:
+        restore(generators, before, "the global generators")
+
+
+def _play_twice(build: Callable[[], dm_env.Environment], name: str, generators: dict[str, Any]) -> None:
+    policy = np.random.default_rng(0)
+    first = build()
+    actions = first.action_spec().num_values
+    _, _, over = _played(first, policy, actions, over=True)
+    tree, globally = captured(first, name), captured(generators, "the global generators")
+    try:
+        second = restore(build(), tree, name)
+    except Misfit as misfit:
+        raise Unsavable(str(misfit)) from misfit
+    restore(generators, globally, "the global generators")
+    moves, expected, _ = _played(first, policy, actions, over)
+    restore(generators, globally, "the global generators")
+    try:
+        same = all(_seen(_moved(second, move)) == seen for move, seen in zip(moves, expected))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise Unsavable(f"{name} does not go on after it is put back ({reason}){ADVICE}") from error
+    if not same:
+        raise Unsavable(f"{name} does not go on the same after it is put back on a newly built one{ADVICE}")
+
+
+def _played(
+    environment: dm_env.Environment, policy: np.random.Generator, actions: int, over: bool
+) -> tuple[list[int | None], list[Any], bool]:
+    """Plays to the end of an episode: the moves (None resets), what was seen, and whether it is over."""
+    moves: list[int | None] = []
+    seen: list[Any] = []
+    end = time.monotonic() + SECONDS
+    while True:
+        moves.append(None if over else int(policy.integers(actions)))
+        timestep = _moved(environment, moves[-1])
+        seen.append(_seen(timestep))
+        over = timestep.last()
+        if (over and len(moves) >= STEPS) or time.monotonic() > end:
+            return moves, seen, over
+
+
+def _moved(environment: dm_env.Environment, move: int | None) -> dm_env.TimeStep:
+    return environment.reset() if move is None else environment.step(move)
+
+
+def _seen(value: Any) -> Any:
+    """What can be compared bit for bit, and does not change when the environment goes on."""
+    if isinstance(value, dict):
+        return {key: _seen(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_seen(entry) for entry in value]
+    array = np.array(value)
+    if array.dtype.hasobject:
+        return repr(value)
+    if array.dtype.kind in "fc":
+        array[np.isnan(array)] = np.nan  # which has many forms
+    return array.dtype.str, array.shape, array.tobytes()

@@ -6,6 +6,7 @@ seeds run beside it, and a new use of randomness does not disturb the others.
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -52,6 +53,15 @@ class Streams:
         for name, lanes in state.items():
             for generator, one in zip(self[name], lanes, strict=True):
                 generator.bit_generator.state = one
+
+
+def global_generators() -> dict[str, Any]:
+    """The generators behind the global functions of `numpy.random`, `random` and `torch`, for what draws from them."""
+    return {
+        "numpy": np.random.get_state.__self__,  # type: ignore[attr-defined]
+        "random": random.getstate.__self__,  # type: ignore[attr-defined]
+        "torch": torch.default_generator,
+    }
 
 
 def uniform(generators: Generators, *shape: int) -> Tensor:

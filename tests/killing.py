@@ -39,7 +39,7 @@ CALLS = (
     *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),
     *((Indexed, name) for name in ("begin_episode", "act", "observe", "begin_evaluation")),
     *((Experiment, name) for name in ("state_dict", "load_state_dict")),
-    *((Run, name) for name in ("cut_rows", "add", "rows")),
+    *((Run, name) for name in ("go_on", "add", "rows")),
     (Learner, "_update"),
 )
 """Methods before and after which there is a moment."""
@@ -50,6 +50,9 @@ ENDS = {
     128 + signal.SIGINT: ["interrupted"],
 }
 """How a child may end that was struck, and what its run is then."""
+
+RESUMED = " (resumed)"
+"""The end of the name of a moment in a run that was there already."""
 
 Blow = Callable[[str], int | None]
 """Given the moment that is passed, the signal to send, or None."""
@@ -88,19 +91,22 @@ def at_new_points(seen: set[tuple[str, int]], sort: Callable[[str, int], tuple[s
     passed: Counter[str] = Counter()
 
     def blow(moment: str) -> int | None:
-        passed[moment] += moment.startswith("point")
-        return signal.SIGKILL if moment in passed and sort(moment, passed[moment]) not in seen else None
+        if not moment.startswith("point"):
+            return None
+        passed[moment] += 1
+        return None if sort(moment, passed[moment]) in seen else signal.SIGKILL
 
     return blow
 
 
-def held(number: int, until: Path) -> Blow:
-    """Waits before the n-th rows are written until a file is there: so long the run cannot end."""
-    here = at(number, "call before Run.add")
+def held(number: int, place: Path) -> Blow:
+    """Waits before the n-th rows are written until there is a file PLACE/sent: so long the run cannot end."""
+    here, parent = at(number, "call before Run.add"), os.getpid()
 
     def blow(moment: str) -> None:
         if here(moment) is not None:
-            while not until.exists():
+            (place / "held").touch()
+            while not (place / "sent").exists() and os.getppid() == parent:
                 time.sleep(0.001)
 
     return blow
@@ -128,7 +134,7 @@ class History:
         """The child that begins the run or goes on with it, by a command other than the usual if one is given."""
         bindings = [word for binding in self.task.bindings for word in ("-b", binding)]
         usual = ["run", self.task.recipe, *bindings, "--out", str(self.folder), "--resume"]
-        resumed = " (resumed)" if (self.folder / "run.json").exists() else ""
+        resumed = RESUMED if (self.folder / "run.json").exists() else ""
 
         def passed(moment: str) -> None:
             number = blow(moment + resumed)
@@ -154,14 +160,15 @@ class History:
 
     def strike_from_outside(self, number: int, rows: int, hold: int) -> int:
         """Sends a signal once there are so many rows, to a child that cannot end before its `hold`-th episode."""
-        sent = self.place / "sent"
-        child = self.begin(held(hold, until=sent))
-        while _is_alive(child) and count_rows(self.folder) < rows:
+        held_now, sent = self.place / "held", self.place / "sent"
+        child = self.begin(held(hold, self.place))
+        while _is_alive(child) and not held_now.exists() and count_rows(self.folder) < rows:
             time.sleep(0.001)
         os.kill(child, number)
         sent.touch()
         code = self.ended(child)
-        sent.unlink()
+        for path in (held_now, sent):
+            path.unlink(missing_ok=True)
         self.struck.append(f"outside: {signal.Signals(number).name}")
         return code
 
@@ -289,13 +296,15 @@ def kind(moment: str) -> str:
 
 
 def once_each(moment: str, time: int) -> tuple[str, int]:
-    """Every point of a run as a sort of its own."""
-    return moment, time
+    """Every point as a sort of its own; a resumed run writes JSON and CSV files again, for reasons of its own."""
+    if ".json" in moment or ".csv" in moment:
+        return moment, time
+    return moment.removesuffix(RESUMED), 1
 
 
 def once_of_a_kind(moment: str, time: int) -> tuple[str, int]:
-    """Points of a kind as one sort, but for JSON files, which are written anew for other reasons."""
-    return kind(moment), time if ".json" in moment else 1
+    """The same points of all episodes as one sort."""
+    return once_each(kind(moment), time)
 
 
 def _is_alive(child: int) -> bool:

@@ -270,7 +270,7 @@ def test_a_folder_that_is_no_run_is_refused_with_the_nearest_that_is():
     [
         ("run.json", b'{"format": 1', "out/run.json is damaged: Expecting"),
         ("run.json", b"[]", "out/run.json is damaged: it holds no JSON object"),
-        ("run.json", b'{"format": 99}', "out/run.json has format 99, this version reads 1"),
+        ("run.json", b'{"format": 99}', "out/run.json has format 99, this version reads 2"),
         ("summary.json", b"", "out/summary.json is damaged: Expecting"),
         ("summary.json", b"\xff", "out/summary.json is damaged: 'utf-8' codec"),
         ("episodes.csv", b"", "out/episodes.csv is damaged: its columns are not"),

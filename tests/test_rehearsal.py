@@ -1,15 +1,25 @@
 """What a component of a plugin gets wrong is told, with its name, before anything is trained."""
 
+import contextlib
+import math
+import random
+
+import dm_env
+import numpy as np
 import pytest
 import torch
 from building import BSP, PINS, build, live, weights
+from dm_env import specs
 from explore_objectives import WassersteinTD
 from explore_priors import NoPrior
 from explore_selections import MeanArgmax
 from explore_softplus_heads import SoftplusHeads
+from test_state import ENVIRONMENTS, Holder
 
 from explore import nn as lane_nn
 from explore.interfaces import ScaleModule, Selection, ValueNetwork
+from explore.rehearsal import rehearse, rehearse_resume
+from explore.state import Unsavable
 
 
 class EveryDraw(Selection):
@@ -104,8 +114,6 @@ def test_a_network_without_parameters_is_no_obstacle(compile):
 
 def test_a_rehearsal_leaves_no_trace():
     once, twice = build(), build()
-    from explore.rehearsal import rehearse
-
     rehearse(twice.learner, [MeanArgmax()], twice.replay)
     assert live(once, 6) == live(twice, 6)
 
@@ -167,3 +175,151 @@ def test_an_agent_may_keep_the_observations_it_acted_on():
     agent.act = keeping
     live(agent, 2)
     assert all((kept_one == copy).all() for kept_one, copy in kept)
+
+
+@pytest.mark.parametrize("build", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+def test_environments_pass_the_rehearsal(build):
+    rehearse_resume(build, "environment")
+
+
+class Corridor(dm_env.Environment):
+    """Third parties derive from this: five steps, the observation is what `look` says."""
+
+    def __init__(self) -> None:
+        self.time = 0
+
+    def reset(self) -> dm_env.TimeStep:
+        self.time = 0
+        return dm_env.restart(np.float32(self.look()))
+
+    def step(self, action: int) -> dm_env.TimeStep:
+        self.time += 1
+        make = dm_env.termination if self.time == 5 else dm_env.transition
+        return make(1.0, np.float32(self.look()))
+
+    def look(self) -> float:
+        return self.time
+
+    def observation_spec(self) -> specs.Array:
+        return specs.Array((), np.float32)
+
+    def action_spec(self) -> specs.DiscreteArray:
+        return specs.DiscreteArray(2)
+
+
+class WithGenerator(Corridor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves = (n for n in range(10**6))
+
+    def look(self) -> float:
+        return next(self.moves)
+
+
+class DrawsGlobally(Corridor):
+    def look(self) -> float:
+        return np.random.rand() + random.random() + torch.rand(()).item()
+
+
+class CountsInItsClass(Corridor):
+    looks = 0
+
+    def look(self) -> float:
+        type(self).looks += 1
+        return self.looks
+
+
+class CountsInAClosure(Corridor):
+    def __init__(self) -> None:
+        super().__init__()
+        looks = 0
+
+        def look() -> float:
+            nonlocal looks
+            looks += 1
+            return looks
+
+        self.look = look  # type: ignore[method-assign]
+
+
+class BuildsABoard(Corridor):
+    board: Holder | None = None
+
+    def reset(self) -> dm_env.TimeStep:
+        self.board = Holder(looks=0)
+        return super().reset()
+
+    def look(self) -> float:
+        assert self.board is not None
+        self.board.looks += 1
+        return self.board.looks
+
+
+class SavesItsBoard(BuildsABoard):
+    def state_dict(self) -> dict[str, int]:
+        assert self.board is not None
+        return {"looks": self.board.looks, "time": self.time}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.board, self.time = Holder(looks=state["looks"]), state["time"]
+
+
+class ForgetsItsTime(Corridor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def look(self) -> float:
+        self.total += 1
+        return self.total
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None: ...
+
+
+class FailsWhenPutBack(ForgetsItsTime):
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        del self.total
+
+
+class SeesNothingButNaN(Corridor):
+    def look(self) -> float:
+        return math.nan
+
+
+@pytest.mark.parametrize("build", [Corridor, DrawsGlobally, SavesItsBoard, SeesNothingButNaN])
+def test_third_parties_that_can_be_resumed(build):
+    rehearse_resume(build, "environment")
+
+
+@pytest.mark.parametrize(
+    "build, message",
+    [
+        (WithGenerator, r"^environment\.moves is a generator, which cannot be saved; give WithGenerator state_dict"),
+        (CountsInItsClass, "^environment does not go on the same after it is put back .*; give it state_dict"),
+        (CountsInAClosure, "^environment does not go on the same after it is put back .*; give it state_dict"),
+        (ForgetsItsTime, "^environment does not go on the same after it is put back"),
+        (
+            FailsWhenPutBack,
+            r"^environment does not go on after it is put back \(AttributeError: .*; give it state_dict",
+        ),
+        (BuildsABoard, r"^environment\.board holds a Holder that a newly built one does not have; give BuildsABoard"),
+    ],
+)
+def test_third_parties_that_cannot_be_resumed(build, message):
+    with pytest.raises(Unsavable, match=message):
+        rehearse_resume(build, "environment")
+
+
+@pytest.mark.parametrize("build", [DrawsGlobally, WithGenerator])
+def test_the_rehearsal_leaves_the_global_generators_as_they_were(build):
+    def states():
+        _, words, *rest = np.random.get_state()
+        return words.tolist(), rest, random.getstate(), torch.get_rng_state().tolist()
+
+    before = states()
+    with contextlib.suppress(Unsavable):
+        rehearse_resume(build, "environment")
+    assert states() == before

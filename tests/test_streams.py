@@ -1,10 +1,12 @@
 """Every random number comes from the seed of its lane and the name of its use."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
 
-from explore.streams import Streams, integer_seed, integers, normal, stream, uniform
+from explore.streams import Streams, global_generators, integer_seed, integers, normal, stream, uniform
 
 
 def test_a_stream_depends_on_its_seed_and_name_alone():
@@ -54,3 +56,11 @@ def test_distributions():
     assert u.min() >= 0 and u.max() < 1 and abs(u.mean() - 0.5) < 0.02
     assert abs(n.mean()) < 0.04 and abs(n.std() - 1) < 0.03
     assert torch.bincount(k.flatten()).tolist() == pytest.approx([2000] * 5, abs=200)
+
+
+def test_global_generators_are_those_that_the_global_functions_draw_from():
+    numpys, pythons, torchs = (global_generators()[name] for name in ("numpy", "random", "torch"))
+    states = numpys.get_state(), pythons.getstate(), torchs.get_state()
+    globally = np.random.rand(), random.random(), torch.rand(()).item()
+    numpys.set_state(states[0]), pythons.setstate(states[1]), torchs.set_state(states[2])
+    assert (numpys.rand(), pythons.random(), torch.rand((), generator=torchs).item()) == globally
