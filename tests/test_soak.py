@@ -297,7 +297,7 @@ def test_killed_in_writing_after_it_was_asked_to_stop(task, begin):
     chance = random.Random(task.name)
     history = begin(task)
     asked = at(1, "call after Indexed.observe", signal.SIGTERM)
-    history.live(in_turn(asked, at(chance.randrange(20, 34), "point")))
+    assert history.live(in_turn(asked, at(chance.randrange(20, 34), "point"))) == -signal.SIGKILL, history
     assert history.live() == 0, history
     history.check_end()
 
