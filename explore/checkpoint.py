@@ -83,6 +83,9 @@ class Checkpoints:
 
     def episodes(self) -> list[int]:
         """After which episodes there are states, whole or not; the newest first."""
+        for folder in (self.folder, self.chunks):
+            if folder.is_symlink():  # to go on would remove files of whoever it leads to
+                raise Damaged(f"{folder} is damaged: it is a link to elsewhere")
         with _reading(self.folder):
             return self._states()
 

@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.command(arguments)
         sys.stdout.flush()  # a closed pipe shows here, not when Python exits
     except (UserError, RunFailed) as error:
+        if isinstance(error, RunFailed) and error.__cause__ and os.environ.get("EXPLORE_TRACEBACK"):
+            traceback.print_exception(error.__cause__)
         complain(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt as interrupt:
@@ -55,6 +57,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part, re.ASCII)
         if not match:
             raise UserError(f"--seeds {text!r}: {part.strip()!r} is not a seed; write e.g. 0-4 or 0,3,7")
+        if max(len(match[1]), len(match[2] or "")) > 30:
+            raise UserError(f"--seeds: {part.strip()[:30]}... is too large a number")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise UserError(f"--seeds {text!r}: the range {part.strip()!r} is empty; write {last}-{first}")
@@ -140,6 +144,8 @@ def _run(arguments: argparse.Namespace) -> None:
 def _config_and_folder(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     """What to run, and where; `--resume` may be followed by the one or the other, or stand alone."""
     config, out, resume = arguments.config, arguments.out, arguments.resume
+    if any("\0" in word for word in (config, out, resume) if word):
+        raise UserError("there is a zero byte in a name")
     if resume is None and config is None:
         raise UserError("name a configuration to run, or a folder to go on with: --resume DIR (see explore run --help)")
     if resume is None and arguments.force:

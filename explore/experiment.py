@@ -109,7 +109,7 @@ class Experiment:
         for what a plugin may draw from them. Afterwards all is as before."""
         threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
         torch.set_num_threads(self.threads)
-        torch.manual_seed(self.seeds[0])
+        torch.manual_seed(self.seeds[0] % 2**64)
         np.random.seed(self.seeds[0] % 2**32)
         random.seed(self.seeds[0])
         try:

@@ -11,9 +11,11 @@ import errno
 import fcntl
 import os
 import platform
+import stat
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from explore.errors import UserError
 
@@ -50,6 +52,19 @@ def place(path: Path, *content: bytes | memoryview | str) -> None:
         part.unlink(missing_ok=True)
         raise
     reached(f"{path.name}: renamed")
+
+
+def opened(path: Path, mode: str = "rb") -> BinaryIO:
+    """A file to read ("rb"), or to change ("r+b") unless it is a link to elsewhere; unbuffered.
+
+    Raises `OSError`, also for what is no file, such as a pipe that nobody fills.
+    """
+    flags = os.O_RDONLY if mode == "rb" else os.O_RDWR | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file")
+    return open(descriptor, mode, buffering=0)  # type: ignore[return-value]
 
 
 def sync_folder(folder: Path) -> None:
@@ -115,6 +130,8 @@ def is_locked(folder: Path) -> bool:
         descriptor = os.open(Path(folder) / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        return error.errno != errno.ELOOP  # a link is no lock; one that we may not read is somebody's
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

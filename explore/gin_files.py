@@ -8,6 +8,7 @@ nothing is run.
 from __future__ import annotations
 
 import math
+import os
 import re
 import tokenize
 from collections.abc import Callable, Iterator
@@ -140,11 +141,11 @@ def find_file(config: str | Path) -> Path:
     path = Path(config)
     if not str(config):
         raise UserError("the name of the configuration is empty")
-    if path.is_file():
+    if _is_file(path):
         return path
     if path.parent == Path() and path.name.removesuffix(".gin") in recipes():
         return recipes()[path.name.removesuffix(".gin")]
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UserError(f"{config} is a folder; name the file, e.g. {path / 'config.gin'}")
     raise UserError(f"there is no configuration {str(config)!r}{nearest(path.stem, recipes())}")
 
@@ -163,6 +164,25 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
 
     A file is included from the folder of the one that includes it, or from the recipes.
     """
+    for statement in _parsed(text, place):
+        where = place(statement.location.line_num)
+        if not isinstance(statement, config_parser.IncludeStatement):
+            yield statement, where
+            continue
+        path = folder / statement.filename
+        name = statement.filename
+        if not _is_file(path) and name.endswith(".gin") and name[:-4] in recipes():
+            path = recipes()[name[:-4]]
+        if not _is_file(path):
+            near = nearest(path.name, (other.name for other in path.parent.glob("*.gin")))
+            raise UserError(f"{where}: there is no file {shown(path)} to include{near}")
+        if path.resolve() in includers:
+            raise UserError(f"{where}: {shown(path)} includes itself")
+        yield from read_file(path, includers)
+
+
+def _parsed(text: str, place: Callable[[int], str]) -> list[Any]:
+    """gin's statements, none of which has a value that gin could not write."""
     try:
         statements = list(config_parser.ConfigParser(text, _Delegate()))
     except SyntaxError as error:
@@ -172,28 +192,41 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
     except tokenize.TokenError as error:
         message, (line, _) = error.args
         raise UserError(f"{place(line)}: syntax error: {message}") from None
+    except RecursionError:
+        raise UserError(f"{place(1)}: syntax error: brackets within brackets, too many to read") from None
+    except TypeError as error:  # a list as the key of a dict
+        raise UserError(f"{place(1)}: syntax error: {one_line(error)}") from None
     for statement in statements:
-        where = place(statement.location.line_num)
-        if not isinstance(statement, config_parser.IncludeStatement):
-            yield statement, where
-            continue
-        path = folder / statement.filename
-        name = statement.filename
-        if not path.is_file() and name.endswith(".gin") and name[:-4] in recipes():
-            path = recipes()[name[:-4]]
-        if not path.is_file():
-            near = nearest(path.name, (other.name for other in path.parent.glob("*.gin")))
-            raise UserError(f"{where}: there is no file {shown(path)} to include{near}")
-        if path.resolve() in includers:
-            raise UserError(f"{where}: {shown(path)} includes itself")
-        yield from read_file(path, includers)
+        if isinstance(statement, config_parser.BindingStatement) and not _is_value(statement.value):
+            name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}".rstrip("."))
+            where = place(statement.location.line_num)
+            raise UserError(f"{where}: {name} is bound to what is neither a number, a text, True, False nor None")
+    return statements
 
 
-def bindings_in(text: str) -> dict[str, Any]:
-    """The values that a complete configuration binds, by `scope/slot.Name.parameter`."""
-    statements = read_text(text, lambda line: f"config.gin:{line}", Path())
-    bound = [one for one, _ in statements if isinstance(one, config_parser.BindingStatement)]
-    return {scoped(one.scope, f"{one.selector}.{one.arg_name}"): one.value for one in bound}
+def _is_value(value: Any) -> bool:
+    return is_literal(changed(value, lambda leaf: None if isinstance(leaf, Macro) else leaf))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero byte in it
+        return False
+
+
+def bindings_in(text: str) -> dict[str, str]:
+    """The values, as text, that a complete configuration binds, by `scope/slot.Name.parameter`; and its imports."""
+    found = {}
+    for statement in _parsed(text, lambda line: f"config.gin:{line}"):
+        if isinstance(statement, config_parser.BindingStatement):
+            name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}")
+            if not is_literal(statement.value):
+                raise UserError(f"{name} is bound to a macro, so this is no complete configuration")
+            found[name] = literal(statement.value)
+        elif isinstance(statement, config_parser.ImportStatement):
+            found[statement.format()] = "done"
+    return found
 
 
 def one_line(text: object) -> str:

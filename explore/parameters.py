@@ -85,8 +85,11 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Reference)
     if isinstance(value, Reference):
         return value.called or hint is Any
-    if hint in (int, float):
-        return isinstance(value, int | hint) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint is float:
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
+        return whole or isinstance(value, float)
     if hint in (bool, str):
         return isinstance(value, hint)
     if origin in (Sequence, list, tuple):

@@ -189,7 +189,7 @@ class Run:
         path = self.folder / "episodes.csv"
         lines = left = _csv(self.info["columns"], rows).encode()
         try:
-            with path.open("r+b", buffering=0) as file:
+            with files.opened(path, "r+b") as file:
                 if file.seek(0, os.SEEK_END) != self._size:
                     raise RunFailed(f"{path} was changed by someone else while the run was going")
                 try:
@@ -210,7 +210,9 @@ class Run:
 
     def has_rows(self, rows: Mapping[str, Any]) -> bool:
         """Whether `episodes.csv` begins with the rows that a checkpoint refers to."""
-        return _sha256(self._first_bytes(rows["bytes"])) == rows["sha256"]
+        first, header = self._first_bytes(rows["bytes"]), self._header.encode()
+        whole = first.startswith(header) and first.endswith(b"\n") and len(first) == rows["bytes"]
+        return whole and hashlib.sha256(first).hexdigest() == rows["sha256"]
 
     def _cut_rows(self, rows: Mapping[str, Any] | None) -> None:
         """Leaves the rows that a checkpoint refers to (None: no row), and no other."""
@@ -219,7 +221,7 @@ class Run:
             files.write(path, self._header)
             self._count(self._header.encode())
             return
-        with path.open("r+b", buffering=0) as file:
+        with files.opened(path, "r+b") as file:
             self._count(file.read(rows["bytes"]))
             file.truncate(rows["bytes"])
 
@@ -235,8 +237,8 @@ class Run:
 
     def _first_bytes(self, count: int) -> bytes:
         try:
-            with (self.folder / "episodes.csv").open("rb") as file:
-                return file.read(count)
+            with files.opened(self.folder / "episodes.csv") as file:
+                return file.read(min(count, os.fstat(file.fileno()).st_size))
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -356,20 +358,19 @@ INFO: dict[str, Callable[[Any], bool]] = {
     "episodes": lambda value: type(value) is int,
     "columns": lambda value: _is_list(str)(value) and value[: len(EVERY_RUN)] == [*EVERY_RUN],
     "versions": lambda value: isinstance(value, dict),
-    "plugins": _is_list(dict),
+    "plugins": lambda value: (
+        _is_list(dict)(value)
+        and all(isinstance(plugin.get(key), str) for plugin in value for key in ("name", "source"))
+    ),
     "resumed": _is_list(dict),
 }
 """What of `run.json` is relied on when it is read, and how it must look."""
 
 
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
 def _read(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
+        with files.opened(path) as file:
+            return file.read().decode()
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is not over, or its folder is damaged") from error
     except OSError as error:
@@ -385,6 +386,7 @@ def _json(content: Mapping[str, Any]) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(_read(path))
+        _plain(content)  # which must be possible if it is to be written again
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
     if not isinstance(content, dict):

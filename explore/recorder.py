@@ -32,16 +32,26 @@ class Recorder:
             try:
                 _tell(self.registry.hook.explore_run_started, run=self.run)
                 self._train(interrupts)
+                summary = self._summary()
             except KeyboardInterrupt as interrupt:
-                self._finish("interrupted")
+                self._finish("interrupted", self._summary())
                 raise Interrupted(self._where(), getattr(interrupt, "number", signal.SIGINT)) from None
             except (Exception, SystemExit) as error:
-                failure = error if isinstance(error, RunFailed) else blamed(error, self.registry)
+                failure = error if isinstance(error, RunFailed) else self._explained(error)
                 reason = str(failure) if isinstance(failure, RunFailed) else f"{type(error).__name__}: {error}"
-                with suppress(RunFailed):  # the disk is full, say: what came first is what to tell
-                    self._finish("failed", reason)
-                raise failure from error.__cause__
-            self._finish("done")
+                with suppress(Exception):  # the disk is full, say: what came first is what to tell
+                    self._finish("failed", self._summary(), reason)
+                if failure is error:
+                    raise
+                raise failure from error
+            self._finish("done", summary)
+
+    def _explained(self, error: BaseException) -> BaseException:
+        failure = blamed(error, self.registry)
+        if failure is error and self.run.resumed_after:
+            checkpoint = f"the checkpoint of episode {self.run.resumed_after} that the run went on from"
+            return RunFailed(f"{type(error).__name__}: {error} (a bug in explore, or {checkpoint} is forged)")
+        return failure
 
     def _train(self, interrupts: Interrupts) -> None:
         for rows in self.experiment.train():
@@ -87,10 +97,11 @@ class Recorder:
             raise RunFailed(f"cannot write the checkpoint to {folder}: {error.strerror}") from error
         self.saved, self.saved_at = episode, time.perf_counter()
 
-    def _finish(self, status: str, reason: str | None = None) -> None:
+    def _summary(self) -> dict[str, Any]:
         judges = dict(zip(self.experiment.seeds, self.experiment.judges))
-        steps = int(self.experiment.progress.steps.sum())
-        summary = summarise(judges, task=self.experiment.task, steps=steps)
+        return summarise(judges, task=self.experiment.task, steps=int(self.experiment.progress.steps.sum()))
+
+    def _finish(self, status: str, summary: dict[str, Any], reason: str | None = None) -> None:
         try:
             self.run.finish(status, summary, reason, seconds=time.perf_counter() - self.started)
         finally:
