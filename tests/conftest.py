@@ -1,0 +1,11 @@
+import signal
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_signals():
+    """Whoever started the tests may ignore signals (nohup, a job in the background); the tests send some."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
