@@ -12,21 +12,24 @@ and `explore.interfaces` for what a component of each slot must be.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from explore.hooks import hookimpl
 
 if TYPE_CHECKING:
+    from explore.record import Run
     from explore.runner import load_agent, run
+    from explore.sweeper import sweep
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "hookimpl", "load_agent", "run"]
+__all__ = ["Run", "__version__", "hookimpl", "load_agent", "run", "sweep"]
+
+_HOMES = {"Run": "record", "load_agent": "runner", "run": "runner", "sweep": "sweeper"}
 
 
 def __getattr__(name: str) -> Any:
-    """`run` and `load_agent` need torch: imported on first use, so that `explore --help` is quick."""
-    if name in ("run", "load_agent"):
-        from explore import runner
-
-        return getattr(runner, name)
+    """What needs torch or numpy is imported on first use, so that `explore --help` is quick."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"explore.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'explore' has no attribute {name!r}")

@@ -37,6 +37,7 @@ FORMAT = 1
 CHUNK = 2**20  # bytes; a part of the format
 ALIGNMENT = 64  # bytes, of the arrays in the blob
 ARRAY = "$array"
+LONGEST = 2**30  # bytes of a tree
 DIMENSIONS = 32  # the most that every numpy can have
 STATE_NAME = re.compile(r"([0-9]{9,18})\.state")
 CHUNK_NAME = re.compile(r"[0-9a-f]{64}")
@@ -65,7 +66,8 @@ class Checkpoints:
         """
         path = self._path(episode)
         for folder in (self.folder, self.chunks):
-            _make_folder(folder)
+            if not folder.is_dir():
+                files.make_folder(folder)
         self._named.pop(episode, None)
         draft = _Draft(self._write_chunk)
         try:
@@ -284,7 +286,7 @@ class _Plan:
         with _opened(path) as file:
             self._check_version(file.readline(100))
             checksum = file.readline(100)
-            self._manifest = file.readline()
+            self._manifest = file.readline(LONGEST)
             self._blob_start = file.tell()
             digest = hashlib.sha256(self._manifest)
             while block := file.read(CHUNK):
@@ -387,13 +389,6 @@ def _names(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
         return []
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.mkdir()
-        files.sync_folder(folder.parent)
-        files.reached(f"{folder.name} made")
 
 
 def _remove(path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from explore import __version__
@@ -21,10 +22,21 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit code: 0, 1 (failed), 2 (the user's mistake), or that of a signal."""
+    """Runs a command; returns 0, 1 (it failed), 2 (the user's mistake), 3 (part of a sweep failed), or a signal's."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    code = _exit_code(argv)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # the terminal is gone, or the disk of a log full
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python would fail when it exits
+    return code
+
+
+def _exit_code(argv: Sequence[str] | None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         arguments.command(arguments)
@@ -38,7 +50,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(": ".join(["interrupted", *map(str, interrupt.args)]))
         return getattr(interrupt, "exit_code", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more to flush
         return 1
     except Exception as error:
         if os.environ.get("EXPLORE_TRACEBACK"):
@@ -114,6 +125,34 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--force", action="store_true", help="resume even if the outcome may then be another")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     run.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
+    sweep = command("sweep", _sweep, "run a grid of recipes and values, cells side by side, all seeds of each at once")
+    sweep.add_argument(
+        "recipes", metavar="CONFIG.gin", nargs="+", help="files or names of recipes; or one FILE.toml, a sweep"
+    )
+    sweep.add_argument(
+        "--vary", metavar="VALUES", action="append", default=[], help='"slot.Name.parameter = [v1, v2, ...]"'
+    )
+    sweep.add_argument(
+        "-b",
+        dest="bindings",
+        metavar="BINDING",
+        action="append",
+        default=[],
+        help='"slot.Name.parameter = value", for every cell',
+    )
+    sweep.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
+    sweep.add_argument("--out", metavar="DIR", help="the folder for the sweep; what is done in it is not run again")
+    sweep.add_argument("--jobs", metavar="N", help="cells that run at a time; default: one per core")
+    sweep.add_argument("--launcher", metavar="NAME", default="local", help="local (default), ray or a plugin's")
+    sweep.add_argument("--address", metavar="ADDRESS", help="of the cluster that the launcher is to use")
+    sweep.add_argument("--yes", action="store_true", help="run a grid of many cells")
+    sweep.add_argument("--quiet", action="store_true", help="show no progress")
+    sweep.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
+    compare = command("compare", _compare, "runs side by side: scores with intervals, episodes to solve, cost")
+    compare.add_argument("folders", metavar="RUN_OR_SWEEP", nargs="+", help="folders of runs or sweeps, of one task")
+    shape = compare.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    shape.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     command("plugins", _plugins, "what is installed, from where, and what failed to load")
     components = command("components", _components, "every component with its parameters and defaults")
     components.add_argument("slot", metavar="SLOT", nargs="?", help="only those of this slot")
@@ -141,6 +180,29 @@ def _run(arguments: argparse.Namespace) -> None:
     )
 
 
+def _sweep(arguments: argparse.Namespace) -> None:
+    seeds = parse_seeds(arguments.seeds) if arguments.seeds is not None else None
+    if arguments.jobs is not None and not re.fullmatch(r"[1-9]\d{0,5}", arguments.jobs, re.ASCII):
+        raise UserError(f"--jobs must be a whole number of at least 1, got {arguments.jobs!r}")
+
+    from explore.sweeper import sweep
+
+    sweep(
+        arguments.recipes,
+        vary=arguments.vary,
+        bindings=arguments.bindings,
+        seeds=seeds,
+        out=arguments.out,
+        plugins=arguments.plugins,
+        jobs=int(arguments.jobs) if arguments.jobs is not None else None,
+        launcher=arguments.launcher,
+        address=arguments.address,
+        yes=arguments.yes,
+        quiet=arguments.quiet,
+        allow_imports=arguments.allow_imports,
+    )
+
+
 def _config_and_folder(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     """What to run, and where; `--resume` may be followed by the one or the other, or stand alone."""
     config, out, resume = arguments.config, arguments.out, arguments.resume
@@ -157,6 +219,22 @@ def _config_and_folder(arguments: argparse.Namespace) -> tuple[str | None, str |
     if resume == "" and config is None and out is None:
         raise UserError("--resume what? Name the folder of the run: explore run --resume DIR")
     return config, resume or out
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from explore.compare import compare
+
+    comparison = compare(arguments.folders)
+    if arguments.json or arguments.csv:
+        print(comparison.json() + "\n" if arguments.json else comparison.csv(), end="")
+        return
+    header, *lines = comparison.table()
+    table = _table(*header)
+    for line in lines:
+        table.add_row(*line)
+    console = _console()
+    console.print(table)
+    console.print(*["", *comparison.foot()], sep="\n")
 
 
 def _plugins(arguments: argparse.Namespace) -> None:

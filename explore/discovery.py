@@ -7,7 +7,6 @@ A plugin is taken in whole or not at all. One that came by itself and is broken 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -16,7 +15,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import pluggy
 
 from explore import __version__, hooks
 from explore.errors import UserError
+from explore.fingerprint import fingerprint
 from explore.interfaces import SLOTS
 
 BUILT_INS: tuple[str, ...] = (
@@ -41,6 +41,8 @@ BUILT_INS: tuple[str, ...] = (
     "explore_bsuite",
     "explore_indexed_agent",
     "explore_display",
+    "explore_local_launcher",
+    "explore_ray_launcher",
 )
 """The modules of `plugins/`."""
 
@@ -68,8 +70,13 @@ class Plugin:
     name: str
     source: str  # "built in", "entry point (distribution version)" or what followed -p
     version: str
-    sha256: str | None  # of its file, if it has one
+    module: Any = field(repr=False)
     components: tuple[Component, ...]
+
+    @property
+    def sha256(self) -> str | None:
+        """Of its code, as it is now."""
+        return fingerprint(self.module)
 
 
 @dataclass(frozen=True)
@@ -142,9 +149,7 @@ class Registry:
             raise UserError(" ".join(str(error).split())) from None
         version = getattr(module, "__version__", candidate.version)
         self.components |= components
-        file = getattr(module, "__file__", None)
-        sha256 = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
-        self.plugins.append(Plugin(candidate.name, candidate.source, version, sha256, tuple(components.values())))
+        self.plugins.append(Plugin(candidate.name, candidate.source, version, module, tuple(components.values())))
 
 
 def discover(plugins: Sequence[str] = ()) -> Registry:

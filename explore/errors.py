@@ -14,6 +14,10 @@ class UserError(Exception):
     exit_code = 2
 
 
+class FolderTaken(UserError):
+    """The folder for a new run holds one already."""
+
+
 class RunFailed(Exception):
     """The run itself failed (a loss turned NaN, the disk is full). Exit code 1."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import dm_env
@@ -15,7 +16,7 @@ from explore.interfaces import Agent, Judge, Spec
 from explore.loop import Progress, play, train
 from explore.record import episode_columns
 from explore.rehearsal import rehearse_resume
-from explore.state import Tree, captured, restore
+from explore.state import Tree, captured, check_fits, restore, skeleton
 from explore.streams import Streams, global_generators, integer_seed
 
 
@@ -74,6 +75,7 @@ class Experiment:
         self.agent: Agent = agent(self.spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
+        self._skeleton: Tree = None  # of the state when newly built
 
     @property
     def task(self) -> str:
@@ -119,22 +121,35 @@ class Experiment:
             restore(global_generators(), before, "generators")
 
     def state_dict(self) -> dict[str, Tree]:
-        """All that changes in a run, as it is between episodes."""
-        return {name: captured(thing, name) for name, thing in self._changing().items()}
+        """All that changes in a run, as it is between episodes; raises `Unsavable`."""
+        state = {name: captured(thing, name) for name, thing in self._changing().items()}
+        if self._skeleton is not None:
+            for name, tree in state.items():
+                check_fits(tree, self._skeleton[name], name)
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tree]) -> None:
         """Takes over the state of another experiment of the same configuration; raises `Misfit`."""
         for name, thing in self._changing().items():
             restore(thing, state.get(name), name)
 
+    def check_savable(self) -> None:
+        """Raises `Unsavable` if the experiment, newly built, could not be resumed exactly."""
+        self._skeleton = skeleton(self.state_dict())
+        rehearse_resume(lambda: self._build(self.seeds[0]), f"environment.{type(self.environments[0]).__name__}")
+
     def _changing(self) -> dict[str, Any]:
-        task = {"environments": self.environments, "evaluators": self.evaluators, "judges": self.judges}
+        task = _Task(self.environments, self.evaluators, self.judges)
         return {"agent": self.agent, "task": task, "progress": self.progress, "generators": global_generators()}
 
-    def check_savable(self) -> None:
-        """Raises `Unsavable` if the experiment could not be resumed exactly."""
-        self.state_dict()
-        rehearse_resume(lambda: self._build(self.seeds[0]), f"environment.{type(self.environments[0]).__name__}")
+
+@dataclass
+class _Task:
+    """Saved together: a judge holds its environment."""
+
+    environments: list[Any]
+    evaluators: list[Any]
+    judges: list[Judge]
 
 
 def _spec(environment: dm_env.Environment) -> Spec:

@@ -67,6 +67,13 @@ def opened(path: Path, mode: str = "rb") -> BinaryIO:
     return open(descriptor, mode, buffering=0)  # type: ignore[return-value]
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder, whose name is on the disk when this returns; raises `FileExistsError`."""
+    folder.mkdir()
+    sync_folder(folder.parent)
+    reached(f"{folder.name} made")
+
+
 def sync_folder(folder: Path) -> None:
     """Brings the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -58,6 +58,11 @@ def explore_schedules() -> list[type]:  # type: ignore[empty-body]
 
 
 @hookspec
+def explore_launchers() -> list[type]:  # type: ignore[empty-body]
+    """Launchers (slot `launcher`): subclasses of `interfaces.Launcher`."""
+
+
+@hookspec
 def explore_run_started(run: Run) -> None:
     """A run is about to begin its first episode; `run.folder` exists and holds `config.gin`."""
 

@@ -143,6 +143,12 @@ class IndexedValue:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
         return network(_padded(obs, self._row_multiple))[:, : obs.shape[1]]
 
+    @property
+    def trained_parameters(self) -> int:
+        """How many numbers are trained for a seed, without those that only fill layers up."""
+        networks = [part.network if isinstance(part, Members) else part for part in self.parts]
+        return sum(lane_nn.parameter_count(network) for network in networks) // len(self.seeds)
+
     def state_dict(self) -> dict[str, Any]:
         """All networks, trained, prior and target, and what their modules keep besides parameters."""
         modules = [captured(one, "uncertainty", parameters=False) for one in self._modules()]

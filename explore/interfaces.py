@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dm_env
@@ -464,6 +465,61 @@ class Agent(ABC):
         """The values of `columns` for the episode at hand, each with one entry per lane."""
         return {}
 
+    def cost(self) -> dict[str, int]:
+        """What it has taken so far, for comparisons: `parameters` (trained, of one seed), `updates` and
+        `samples` (learned from, of all seeds)."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell of a sweep that is to be run, by `explore` with these words; its run goes to `folder`."""
+
+    name: str
+    words: tuple[str, ...]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class News:
+    """A task has begun, or begun again (`code` is None), or ended.
+
+    An exit code below 0 is the signal that killed it. `text` is what it wrote to stderr, or why it
+    had to begin again.
+    """
+
+    task: Task
+    code: int | None = None
+    text: str = ""
+
+
+class Launcher(ABC):
+    """Slot `launcher`: where and how the cells of a sweep are run.
+
+    A task is a command that goes on with its run if the folder holds one already, so whoever kills
+    a task may start it again. Built from `--jobs`, `--address` and bindings of its parameters.
+
+    Example:
+
+        class OneByOne(Launcher):
+            def launch(self, tasks, asked_to_stop):
+                for task in tasks:
+                    if not asked_to_stop():
+                        yield News(task)
+                        command = [sys.executable, "-m", "explore", *task.words]
+                        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+                        yield News(task, ended.returncode, ended.stderr)
+    """
+
+    @abstractmethod
+    def launch(self, tasks: Sequence[Task], asked_to_stop: Callable[[], bool]) -> Iterator[News]:
+        """Runs tasks and tells what becomes of each.
+
+        Once `asked_to_stop()`, no more tasks begin, and those at work get SIGTERM or SIGINT once: they
+        write a checkpoint and end. It is to be asked about once a second. If the iterator is closed or
+        an exception passes through it, nothing may be left running.
+        """
+
 
 SLOTS: dict[str, tuple[str, type]] = {
     "value": ("explore_value_networks", ValueNetwork),
@@ -474,11 +530,12 @@ SLOTS: dict[str, tuple[str, type]] = {
     "environment": ("explore_environments", dm_env.Environment),
     "agent": ("explore_agents", Agent),
     "schedule": ("explore_schedules", Schedule),
+    "launcher": ("explore_launchers", Launcher),
 }
 """Slot -> its hook and the base class of its components."""
 
 __all__ = [
-    "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Members", "Objective", "Phase",
-    "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "UncertaintyModule",
-    "ValueNetwork", "argmax", "scheduled",
+    "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Launcher", "Members", "News",
+    "Objective", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "Task",
+    "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
 ]  # fmt: skip

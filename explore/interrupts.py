@@ -29,13 +29,14 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             for number, handler in self._before.items():
-                if handler is not signal.SIG_IGN:
+                if handler not in (signal.SIG_IGN, None):  # None: not one of Python's
                     signal.signal(number, self._asked)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if handler is not None:
+                signal.signal(number, handler)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:

@@ -99,6 +99,14 @@ class Linear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight.transpose(1, 2))
 
 
+def parameter_count(network: nn.Module) -> int:
+    """The numbers that are trained in all lanes, without the zeros that fill layers up."""
+    layers = [module for module in network.modules() if isinstance(module, Linear) and module.weight.requires_grad]
+    of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
+    others = [p.numel() for p in network.parameters() if p.requires_grad and id(p) not in of_layers]
+    return sum(others) + sum(len(layer.weight) * (layer.inputs + 1) * layer.outputs for layer in layers)
+
+
 FEW_OUTPUTS = 24  # up to here products are faster with weights of the shape [lanes, outputs, inputs]
 
 

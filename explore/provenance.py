@@ -6,6 +6,7 @@ others unless the user insists.
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import sys
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from explore import __version__
-from explore.discovery import Registry
+from explore.discovery import BUILT_INS, Registry
 from explore.gin_files import bindings_in
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
@@ -34,10 +35,20 @@ def provenance(registry: Registry) -> dict[str, Any]:
         "platform": platform.platform(),
         "machine": machine(),
         "versions": versions,
+        "code": _own_code(),
         "plugins": [
             {"name": p.name, "version": p.version, "source": p.source, "sha256": p.sha256} for p in registry.plugins
         ],
     }
+
+
+def _own_code() -> str:
+    """A digest of explore's own code and that of its built-in plugins: in a checkout the version says little."""
+    digest = hashlib.sha256()
+    plugins = [Path(file) for name in BUILT_INS if (file := getattr(sys.modules.get(name), "__file__", None))]
+    for path in sorted([*Path(__file__).parent.rglob("*.py"), *plugins]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def machine() -> str:
@@ -58,6 +69,8 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
     if then.get("machine") != now["machine"]:
         differing.append(f"processor {then.get('machine')} (now {now['machine']})")
+    if then["versions"].get("explore") == now["versions"]["explore"] and then.get("code") != now["code"]:
+        differing.append("explore (edited since)")
     plugins = {plugin["name"]: plugin for plugin in now["plugins"]}
     for plugin in _foreign(then):
         name = plugin.get("name")
@@ -66,7 +79,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         elif plugin.get("version") != plugins[name]["version"]:
             differing.append(f"plugin {name} {plugin.get('version')} (now {plugins[name]['version']})")
         elif plugin.get("sha256") != plugins[name]["sha256"]:
-            differing.append(f"plugin {name} (its file has been edited since)")
+            differing.append(f"plugin {name} (edited since)")
     return differing
 
 

@@ -22,7 +22,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -32,7 +32,7 @@ import numpy as np
 
 from explore import files
 from explore.checkpoint import Checkpoints
-from explore.errors import RunFailed, UserError
+from explore.errors import FolderTaken, RunFailed, UserError
 
 if TYPE_CHECKING:
     from explore.interfaces import Judge
@@ -42,6 +42,7 @@ EVERY_RUN = ("seed", "episode", "return", "length", "steps")
 """The first columns of every `episodes.csv`: the episode counts from 1, steps are the seed's total."""
 WALL_CLOCK = ("seconds",)
 """The last columns of every `episodes.csv`, the only ones that differ between repeats of a run."""
+LARGEST = 2**30  # bytes of a file that is read at once
 BEFORE_IT_BEGINS = {".lock", "config.gin", "episodes.csv"}
 """All that a folder can hold of a run that was killed before it had a `run.json`."""
 
@@ -101,8 +102,9 @@ class Run:
                 place = _make_folder(folder, name, undo)
                 lock = files.Lock(place)
                 lock.acquire()
-                undo.callback((place / ".lock").unlink)
                 undo.callback(lock.release)
+                _check_free(place)  # once more: another may have had it while we waited for the lock
+                undo.callback((place / ".lock").unlink)
                 run = cls(place, info, lock, quiet)
                 for file, text in {"config.gin": config, "episodes.csv": run._header, "run.json": _json(info)}.items():
                     files.write(place / file, text)
@@ -158,12 +160,14 @@ class Run:
         """Goes on after an episode: whatever came later is removed, rows that its checkpoint does not have too."""
         self.resumed_after = after
         resumed = {"at": _now(), "after_episode": after, "command": provenance["command"], "forced": list(forced)}
-        self.info |= {**provenance, "command": self.info.get("command"), "episodes": episodes}
-        self.info |= {"status": "running", "reason": None, "finished": None, "seconds": None}
+        if forced or rows is None:
+            self.info |= {**provenance, "command": self.info.get("command")}
+        self.info |= {"status": "running", "reason": None, "finished": None, "seconds": None, "episodes": episodes}
         self.info["resumed"] = [*self.info["resumed"], resumed]
         try:
             self.checkpoints.remove_after(after)
             self._cut_rows(rows)
+            (self.folder / "summary.json").unlink(missing_ok=True)  # it is of an end that is none any more
             if config != self.config:
                 files.write(self.folder / "config.gin", config)
             files.write(self.folder / "run.json", _json(self.info))
@@ -212,7 +216,7 @@ class Run:
         """Whether `episodes.csv` begins with the rows that a checkpoint refers to."""
         first, header = self._first_bytes(rows["bytes"]), self._header.encode()
         whole = first.startswith(header) and first.endswith(b"\n") and len(first) == rows["bytes"]
-        return whole and hashlib.sha256(first).hexdigest() == rows["sha256"]
+        return whole and hashlib.sha256(first).hexdigest() == rows["sha256"] and _seconds(first, header) is not None
 
     def _cut_rows(self, rows: Mapping[str, Any] | None) -> None:
         """Leaves the rows that a checkpoint refers to (None: no row), and no other."""
@@ -228,8 +232,7 @@ class Run:
     @property
     def seconds(self) -> float:
         """How long the recorded episodes took."""
-        *_, last = self._first_bytes(self._size).decode().splitlines()
-        return 0.0 if last == self._header.rstrip() else float(last.rpartition(",")[2])
+        return _seconds(self._first_bytes(self._size), self._header.encode()) or 0.0
 
     @property
     def _header(self) -> str:
@@ -254,11 +257,10 @@ class Run:
     ) -> None:
         """Ends the recording with `summary.json` and the status: "done", "interrupted" or "failed"."""
         self.info |= {"status": status, "reason": reason, "finished": _now(), "seconds": seconds}
+        texts = {"summary.json": _json(summary), "run.json": _json(self.info)}
         try:
-            try:
-                files.write(self.folder / "summary.json", _json(summary))
-            finally:
-                files.write(self.folder / "run.json", _json(self.info))
+            for name in texts if status == "done" else reversed(texts):  # whatever is done has a summary
+                files.write(self.folder / name, texts[name])
         except OSError as error:
             raise RunFailed(f"cannot write the summary to {self.folder}: {error.strerror}") from error
 
@@ -292,7 +294,9 @@ class Run:
         return {name: _array(name, column, path) for name, column in zip(names, cells)}
 
 
-def summarise(judges: Mapping[int, Judge], *, task: str, steps: int) -> dict[str, Any]:
+def summarise(
+    judges: Mapping[int, Judge], *, task: str, steps: int, cost: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """The content of `summary.json`: what each seed's judge says, and the same over seeds.
 
     A seed that has not solved its task is a censored observation: it counts as slower than any
@@ -314,6 +318,7 @@ def summarise(judges: Mapping[int, Judge], *, task: str, steps: int) -> dict[str
         "share_solved": statistics.fmean(map(math.isfinite, solved_at)) if decided else None,
         "median_solved_at": statistics.median(solved_at),
         "steps": steps,
+        "cost": dict(cost or {}),
         "mean": {key: statistics.fmean(values) for key, values in numbers.items()},
         "min": {key: min(values) for key, values in numbers.items()},
         "max": {key: max(values) for key, values in numbers.items()},
@@ -330,21 +335,42 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
     for candidate in [folder] if folder else numbered:
         for parent in reversed(candidate.parents):
             if not parent.exists():
-                parent.mkdir()
-                undo.callback(parent.rmdir)
+                files.make_folder(parent)
+                undo.callback(_remove_if_empty, parent)
         try:
-            candidate.mkdir()
-            undo.callback(candidate.rmdir)
+            files.make_folder(candidate)
+            undo.callback(_remove_if_empty, candidate)
             return candidate
         except FileExistsError:
-            if folder and folder.is_dir():
-                names = {file.name for file in folder.iterdir() if file.suffix != ".part"}
-                if not names or ".lock" in names <= BEFORE_IT_BEGINS:
-                    return folder
-    assert folder is not None
-    if (folder / "run.json").exists():
-        raise UserError(f"{folder} holds a run already; go on with it with --resume, or choose another with --out")
-    raise UserError(f"the run folder {folder} exists already; choose another with --out")
+            if folder:
+                _check_free(folder)
+                return folder
+    raise AssertionError("numbers have an end")
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):  # another process may have put a run there
+        folder.rmdir()
+
+
+def _check_free(folder: Path) -> None:
+    """Raises `UserError` unless a folder is empty, or holds only what is left of a run that never began."""
+    names = {file.name for file in folder.iterdir() if file.suffix != ".part"} if folder.is_dir() else {"a file"}
+    if "run.json" in names:
+        raise FolderTaken(f"{folder} holds a run already; go on with it with --resume, or choose another with --out")
+    if names and not ".lock" in names <= BEFORE_IT_BEGINS:
+        raise UserError(f"the run folder {folder} exists already; choose another with --out")
+
+
+def _seconds(rows: bytes, header: bytes) -> float | None:
+    """How long the episodes of these rows took, by the last cell; None if it is no number."""
+    if rows == header:
+        return 0.0
+    try:
+        seconds = float(rows.rstrip(b"\n").rpartition(b",")[2])
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None
 
 
 def _is_list(of: type) -> Callable[[Any], bool]:
@@ -370,6 +396,8 @@ INFO: dict[str, Callable[[Any], bool]] = {
 def _read(path: Path) -> str:
     try:
         with files.opened(path) as file:
+            if os.fstat(file.fileno()).st_size > LARGEST:
+                raise UserError(f"{path} is damaged: it is larger than {LARGEST >> 20} MiB")
             return file.read().decode()
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is not over, or its folder is damaged") from error

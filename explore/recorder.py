@@ -99,7 +99,8 @@ class Recorder:
 
     def _summary(self) -> dict[str, Any]:
         judges = dict(zip(self.experiment.seeds, self.experiment.judges))
-        return summarise(judges, task=self.experiment.task, steps=int(self.experiment.progress.steps.sum()))
+        steps = int(self.experiment.progress.steps.sum())
+        return summarise(judges, task=self.experiment.task, steps=steps, cost=self.experiment.agent.cost())
 
     def _finish(self, status: str, summary: dict[str, Any], reason: str | None = None) -> None:
         try:

@@ -6,7 +6,6 @@ environment whose state is put back on a new one goes on the same, as a run that
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from explore.state import Misfit, Unsavable, captured, restore
 from explore.streams import Generators, global_generators, normal, stream, uniform
 
 ADVICE = "; give it state_dict and load_state_dict"
-STEPS, SECONDS = 100, 0.3  # an environment plays so many steps and on to the end of the episode, or for so long
+STEPS, MOST_STEPS = 100, 1100  # an environment plays so many steps and on to the end of the episode, or at most these
 
 
 @torch.no_grad()
@@ -93,6 +92,8 @@ def _play_twice(build: Callable[[], dm_env.Environment], name: str, generators: 
     first = build()
     actions = first.action_spec().num_values
     _, _, over = _played(first, policy, actions, over=True)
+    if not over:
+        return  # its episodes are long, and checkpoints are taken between episodes
     tree, globally = captured(first, name), captured(generators, "the global generators")
     try:
         second = restore(build(), tree, name)
@@ -116,13 +117,12 @@ def _played(
     """Plays to the end of an episode: the moves (None resets), what was seen, and whether it is over."""
     moves: list[int | None] = []
     seen: list[Any] = []
-    end = time.monotonic() + SECONDS
     while True:
         moves.append(None if over else int(policy.integers(actions)))
         timestep = _moved(environment, moves[-1])
         seen.append(_seen(timestep))
         over = timestep.last()
-        if (over and len(moves) >= STEPS) or time.monotonic() > end:
+        if (over and len(moves) >= STEPS) or len(moves) >= MOST_STEPS:
             return moves, seen, over
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from explore import config as configuration
 from explore.checkpoint import Damaged
 from explore.discovery import Registry, discover
-from explore.errors import UserError
+from explore.errors import FolderTaken, UserError
 from explore.experiment import Experiment
 from explore.gin_files import binding
 from explore.interfaces import Agent
@@ -42,40 +42,24 @@ def run(
     The arguments are the options of `explore run`. With `resume` the run in the folder `out` goes on
     from its latest checkpoint; `config` is then only needed if it may not have begun yet.
     """
-    bindings, plugins = _listed(bindings), _listed(plugins)
+    bindings = _listed(bindings)
     if seeds is not None:
         numbers = tuple(int(seed) if isinstance(seed, np.integer) else seed for seed in seeds)
         bindings = [*bindings, binding("experiment.seeds", numbers)]
+    wanted = _Wanted(config, bindings, _listed(plugins), allow_imports, quiet)
     folder = Path(out).expanduser() if out is not None else None
     if resume and folder is None and config is not None:
         folder = _latest(config)
-    if resume and folder is not None and (config is None or (folder / "run.json").exists()):
-        with closing(Run.take_up(folder, quiet)) as taken_up:
-            _go_on(taken_up, config, bindings, plugins, allow_imports, force)
-        return taken_up
-    if config is None:
+    if config is None and not (resume and folder is not None):
         raise UserError("name a configuration to run, or a folder to resume")
-    registry = discover(plugins)
-    loaded = configuration.load(config, bindings, registry, allow_imports=allow_imports)
-    experiment: Experiment = loaded.build()
-    for remark in [*map(str, registry.failed), *loaded.unused()]:
-        note(remark)
-    _check_savable(experiment, registry)
-    new = Run.create(
-        folder,
-        name=_name(config),
-        config=loaded.text(),
-        columns=experiment.columns,
-        seeds=experiment.seeds,
-        episodes=experiment.episodes,
-        provenance=provenance(registry),
-        quiet=quiet,
-    )
-    if resume:
-        note(f"there is nothing to resume yet: the run begins in {new.folder}")
-    with closing(new), experiment.isolated():
-        Recorder(experiment, new, registry, _resuming(new, plugins, allow_imports)).run_to_the_end()
-    return new
+    if resume and folder is not None and (config is None or (folder / "run.json").exists()):
+        return _take_up(folder, wanted, force)
+    try:
+        return _begin(folder, wanted, resume)
+    except FolderTaken:
+        if not resume or folder is None:
+            raise
+        return _take_up(folder, wanted, force)  # another process was a little earlier
 
 
 def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
@@ -83,37 +67,93 @@ def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: b
     run = Run.open(Path(folder))
     registry = _plugins_of(run, _listed(plugins))
     loaded = configuration.load(run.folder / "config.gin", (), registry, allow_imports=allow_imports)
-    agent: Agent = loaded.build().agent
-    found = next(_checkpoints(run), None)
-    if found is None:
-        raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
-    episode, checkpoint = found
-    try:
-        restore(agent, checkpoint.get("agent"), "agent")
-    except (Misfit, Damaged) as error:
-        where = f"the checkpoint of episode {episode} in {run.folder}"
-        raise UserError(f"{where} does not fit its configuration: {error}") from error
-    return agent
+    patience = 20 if run.status == "running" else 0  # a checkpoint may be replaced while it is read
+    while True:
+        agent: Agent = loaded.build().agent
+        try:
+            found = _latest_checkpoint(run)
+            if found is None:
+                raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
+            restore(agent, found[1].get("agent"), "agent")
+            return agent
+        except UserError:
+            if not patience:
+                raise
+        except (Misfit, Damaged) as error:
+            if not patience:
+                raise UserError(f"the agent of {run.folder} does not fit its configuration: {error}") from error
+        patience -= 1
 
 
-def _go_on(
-    run: Run, config: str | Path | None, bindings: list[str], plugins: list[str], allow_imports: bool, force: bool
-) -> None:
+class _Wanted(NamedTuple):
+    """What to run."""
+
+    config: str | Path | None  # None: that of the folder
+    bindings: list[str]
+    plugins: list[str]
+    allow_imports: bool
+    quiet: bool
+
+    def load(self, registry: Registry, otherwise: Path = Path()) -> configuration.Config:
+        given = otherwise if self.config is None else self.config
+        return configuration.load(given, self.bindings, registry, allow_imports=self.allow_imports)
+
+    def resuming(self, folder: Path) -> str:
+        """The command that goes on with the run in a folder."""
+        place = f"./{folder}" if str(folder).startswith("-") else str(folder)
+        words = ["explore", "run", "--resume", place, *(word for plugin in self.plugins for word in ("-p", plugin))]
+        return shlex.join([*words, *(["--allow-imports"] if self.allow_imports else [])])
+
+
+def _begin(folder: Path | None, wanted: _Wanted, resume: bool) -> Run:
+    """Runs an experiment from its first episode on."""
+    assert wanted.config is not None
+    registry = discover(wanted.plugins)
+    loaded = wanted.load(registry)
+    experiment: Experiment = loaded.build()
+    for remark in [*map(str, registry.failed), *loaded.unused()]:
+        note(remark)
+    _check_savable(experiment, registry)
+    run = Run.create(
+        folder,
+        name=_name(wanted.config),
+        config=loaded.text(),
+        columns=experiment.columns,
+        seeds=experiment.seeds,
+        episodes=experiment.episodes,
+        provenance=provenance(registry),
+        quiet=wanted.quiet,
+    )
+    if resume:
+        note(f"there is nothing to resume yet: the run begins in {run.folder}")
+    with closing(run), experiment.isolated():
+        Recorder(experiment, run, registry, wanted.resuming(run.folder)).run_to_the_end()
+    return run
+
+
+def _take_up(folder: Path, wanted: _Wanted, force: bool) -> Run:
+    with closing(Run.take_up(folder, wanted.quiet)) as run:
+        _go_on(run, wanted, force)
+    return run
+
+
+def _go_on(run: Run, wanted: _Wanted, force: bool) -> None:
     """Goes on with a run from its latest checkpoint that is whole."""
-    registry = discover(plugins) if force else _plugins_of(run, plugins)
-    given = run.folder / "config.gin" if config is None else config
-    loaded = configuration.load(given, bindings, registry, allow_imports=allow_imports)
+    registry = discover(wanted.plugins) if force else _plugins_of(run, wanted.plugins)
+    if wanted.config is None and not (run.folder / "config.gin").exists():
+        raise UserError(f"{run.folder} is damaged: it has no config.gin")
+    loaded = wanted.load(registry, run.folder / "config.gin")
     experiment: Experiment = loaded.build()
     for remark in loaded.unused():
         note(remark)
-    after, checkpoint = next(_checkpoints(run, with_rows=True), (0, None))
+    after, checkpoint = _latest_checkpoint(run, with_rows=True) or (0, None)
     if checkpoint is None:
         _check_young(run)
     now = provenance(registry)
     differing: list[str] = []
     if checkpoint is not None:
         differing = [*changes(run.info, now), *rebound(checkpoint["config"], loaded.text())]
-    elif config is not None or bindings:
+    elif wanted.config is not None or wanted.bindings:
         differing = rebound(run.config, loaded.text())
     if differing and not force:
         raise UserError(
@@ -128,16 +168,22 @@ def _go_on(
             _put_back(experiment, checkpoint, f"the checkpoint of episode {after} in {run.folder}")
         if experiment.episodes < after:
             raise UserError(f"{run.folder} has {after} episodes already, experiment.episodes = {experiment.episodes}")
-        if experiment.is_over and run.info["status"] == "done":
-            more = f'-b "experiment.episodes = {2 * after}"'
-            note(f"{run.folder} is done, with {after} episodes; to go on with it, add for example {more}")
+        if experiment.is_over and run.info["status"] == "done" and (run.folder / "summary.json").exists():
+            note(f"{run.folder} is done, {_why_over(experiment)}")
             return
         if experiment.episodes != run.info["episodes"] and "schedule." in loaded.text():
             note(f"schedules now run over {experiment.episodes} episodes, no longer {run.info['episodes']}")
         rows = checkpoint["rows"] if checkpoint is not None else None
         run.go_on(after, rows, config=loaded.text(), episodes=experiment.episodes, provenance=now, forced=differing)
         note(f"{run.folder} goes on after episode {after} of {experiment.episodes}")
-        Recorder(experiment, run, registry, _resuming(run, plugins, allow_imports)).run_to_the_end()
+        Recorder(experiment, run, registry, wanted.resuming(run.folder)).run_to_the_end()
+
+
+def _why_over(experiment: Experiment) -> str:
+    episode = experiment.progress.episode
+    if episode < experiment.episodes:
+        return f"since every seed had solved its task by episode {episode}"
+    return f'with {episode} episodes; to go on with it, add for example -b "experiment.episodes = {2 * episode}"'
 
 
 def _plugins_of(run: Run, plugins: list[str]) -> Registry:
@@ -150,13 +196,13 @@ def _plugins_of(run: Run, plugins: list[str]) -> Registry:
     return registry
 
 
-def _checkpoints(run: Run, with_rows: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The checkpoints that are whole, newest first, each with its episode; says which are not.
+def _latest_checkpoint(run: Run, with_rows: bool = False) -> tuple[int, dict[str, Any]] | None:
+    """The newest checkpoint that is whole, with its episode; None if there is none at all.
 
-    `with_rows` leaves out those whose rows `episodes.csv` has lost. If there are only bad ones it
-    raises `UserError`, rather than to begin anew.
+    `with_rows` passes over those whose rows `episodes.csv` has lost. Says which are of no use, and
+    raises `UserError` if all are, rather than to let the run begin anew.
     """
-    whole, damages = 0, []
+    damages = []
     try:
         episodes = run.checkpoints.episodes()
     except Damaged as error:
@@ -165,16 +211,19 @@ def _checkpoints(run: Run, with_rows: bool = False) -> Iterator[tuple[int, dict[
         try:
             content = run.checkpoints.read(episode)
             _check_content(content, episode)
+            if with_rows and "task" not in content:
+                raise Damaged("it holds the agent only: checkpoints were switched off")
             if with_rows and not run.has_rows(content["rows"]):
                 raise Damaged(f"{run.folder / 'episodes.csv'} has lost or changed rows that were there")
         except Damaged as error:
-            damages.append(str(error))
-            note(f"the checkpoint of episode {episode} is of no use: {error}")
+            damages.append(f"the checkpoint of episode {episode} is of no use: {error}")
             continue
-        whole += 1
-        yield episode, content
-    if damages and not whole:
-        raise UserError(f"no checkpoint in {run.folder} is of use: {damages[-1]}")
+        for damage in damages:
+            note(damage)
+        return episode, content
+    if damages:
+        raise UserError(f"{'; '.join(damages)}; to begin anew: {_anew(run)}")
+    return None
 
 
 def _check_content(content: Any, episode: int) -> None:
@@ -192,8 +241,6 @@ def _check_content(content: Any, episode: int) -> None:
 
 
 def _put_back(experiment: Experiment, checkpoint: Mapping[str, Any], where: str) -> None:
-    if "task" not in checkpoint:
-        raise UserError(f"{where} holds the agent only: checkpoints were switched off")
     try:
         experiment.load_state_dict(checkpoint)
         if experiment.progress.episode != checkpoint["episode"]:
@@ -206,8 +253,13 @@ def _check_young(run: Run) -> None:
     """Raises `UserError` if a run without a checkpoint had one: to begin anew would throw its rows away."""
     done = int(max(run.episodes["episode"], default=0))
     if done > 1:  # the first checkpoint comes after the first episode
-        again = shlex.join(["explore", "run", str(run.folder / "config.gin")])
-        raise UserError(f"{run.folder} has {done} episodes but no checkpoint to go on from; to begin anew: {again}")
+        raise UserError(
+            f"{run.folder} has {done} episodes but no checkpoint to go on from; to begin anew: {_anew(run)}"
+        )
+
+
+def _anew(run: Run) -> str:
+    return shlex.join(["explore", "run", str(run.folder / "config.gin")])
 
 
 def _check_savable(experiment: Experiment, registry: Registry) -> None:
@@ -215,7 +267,10 @@ def _check_savable(experiment: Experiment, registry: Registry) -> None:
         try:
             experiment.check_savable()
         except Unsavable as error:
-            raise UserError(f'{error}; or do without checkpoints: -b "experiment.checkpoint_minutes = None"') from error
+            settings = {"minutes": experiment.checkpoint_minutes, "every": experiment.checkpoint_every}
+            on = [f"experiment.checkpoint_{name}" for name, value in settings.items() if value is not None]
+            off = " ".join(f'-b "{name} = None"' for name in on)
+            raise UserError(f"{error}; or do without checkpoints: {off}") from error
         except (Exception, SystemExit) as error:
             raise blamed(error, registry) from error.__cause__
 
@@ -231,12 +286,6 @@ def _latest(config: str | Path) -> Path | None:
 def _name(config: str | Path) -> str:
     """What a run of a configuration is called."""
     return Path(config).resolve().parent.name if Path(config).name == "config.gin" else Path(config).stem
-
-
-def _resuming(run: Run, plugins: Sequence[str], allow_imports: bool) -> str:
-    """The command that goes on with a run."""
-    words = ["explore", "run", "--resume", str(run.folder), *(word for plugin in plugins for word in ("-p", plugin))]
-    return shlex.join([*words, *(["--allow-imports"] if allow_imports else [])])
 
 
 def _listed(texts: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from statistics import fmean
 from time import perf_counter
@@ -17,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from explore import hookimpl
+from explore.messages import printable
 
 if TYPE_CHECKING:
     from explore.record import Run
@@ -39,13 +41,17 @@ def explore_run_started(run: Run) -> None:
 @hookimpl
 def explore_episode_finished(run: Run, rows: Sequence[dict[str, Any]]) -> None:
     if run in displays:
-        displays[run].add(rows)
+        try:
+            displays[run].add(rows)
+        except OSError:  # the terminal is gone, or the disk of a log full: no reason to end a run
+            del displays[run]
 
 
 @hookimpl(tryfirst=True)  # to give the terminal back even if another plugin fails
 def explore_run_finished(run: Run, summary: dict[str, Any]) -> None:
     if run in displays:
-        displays.pop(run).finish(summary)
+        with suppress(OSError):
+            displays.pop(run).finish(summary)
 
 
 class Seed:
@@ -175,7 +181,7 @@ class LiveTable(Display):
         state = f"{self.episode}/{self.episodes} episodes"
         if self.episode > self.first:
             state += f"  {self.elapsed()}, {self.left()} left  {self.steps_per_second():,.0f} steps/s"
-        bar.add_row(self.run.info["name"], ProgressBar(total=self.episodes, completed=self.episode), state)
+        bar.add_row(printable(self.run.info["name"]), ProgressBar(total=self.episodes, completed=self.episode), state)
         return bar
 
     def table(self) -> RenderableType:
@@ -228,7 +234,7 @@ def losses(row: dict[str, Any]) -> list[str]:
 def number(value: float | str | None) -> str:
     """A number in three digits or more; "-" for one that is not there."""
     if isinstance(value, str):
-        return value
+        return printable(value)
     if value is None or math.isnan(value):
         return "-"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"

@@ -157,6 +157,12 @@ class Indexed(Agent):
     def metrics(self) -> dict[str, Sequence[Any]]:
         return {"index": self.function.describe_index(self.index), **self.latest}
 
+    def cost(self) -> dict[str, int]:
+        batches = self.batches_per_episode if self.learn_every is None else 1
+        updates = batches * sum(self.phases)
+        parameters = self.function.trained_parameters
+        return {"parameters": parameters, "updates": updates, "samples": updates * self.batch_size}
+
     # Asked by people, of all seeds, about observations `[batch, ...]`.
 
     def values(self, observations: np.ndarray) -> np.ndarray:

@@ -1,6 +1,9 @@
 import signal
+import sys
 
 import pytest
+
+sys.dont_write_bytecode = True  # plugins are rewritten within a second, which their cached bytecode would not show
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,7 +45,7 @@ CALLS = (
 """Methods before and after which there is a moment."""
 
 ENDS = {
-    -signal.SIGKILL: ["killed", "done"],  # done: killed after its end
+    -signal.SIGKILL: ["killed", "interrupted", "done"],  # the others: killed after its end
     128 + signal.SIGTERM: ["interrupted"],
     128 + signal.SIGINT: ["interrupted"],
 }

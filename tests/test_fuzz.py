@@ -497,7 +497,7 @@ def first_array(tree):
 
 def environment(tree):
     """The attributes of the first environment."""
-    return tree["task"]["environments"][0]["$shared"][1]["$object"][1]
+    return tree["task"]["$object"][1]["environments"][0]["$shared"][1]["$object"][1]
 
 
 @pytest.mark.parametrize("name", ["../../../outside", "..", "/etc/passwd", "", "A" * 64, "a" * 63, "a" * 64 + "/", 7])
@@ -573,7 +573,7 @@ def test_a_checkpoint_that_is_too_deep_is_refused(copy, opening, depth):
     closing = "".join(closed[letter] for letter in reversed(opening) if letter in closed)
     text = '{"agent":' + opening * depth + "0" + closing * depth + "}"
     (copy / OLDER).write_bytes(sealed_text(text.encode()))
-    assert "no checkpoint in" in refused(copy)
+    assert "is of no use" in refused(copy)
     readable(copy)
 
 

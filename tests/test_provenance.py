@@ -50,7 +50,7 @@ MINE = {"name": "mine", "version": "1", "source": "mine.py", "sha256": "a"}
         (MINE, []),
         (MINE | {"source": "elsewhere/mine.py"}, []),
         (MINE | {"version": "0"}, ["plugin mine 0 (now 1)"]),
-        (MINE | {"sha256": "b"}, ["plugin mine (its file has been edited since)"]),
+        (MINE | {"sha256": "b"}, ["plugin mine (edited since)"]),
         (MINE | {"name": "other"}, ["plugin other (now missing)"]),
     ],
 )

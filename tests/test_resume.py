@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import explore
-from explore import provenance
+from explore import files, provenance
 from explore.checkpoint import StoredArray
 from explore.cli import main
 from explore.errors import UserError
@@ -131,7 +131,12 @@ PARTS = {
     ),
     "stopping when solved": (
         "bsp5_deep_sea",
-        ["experiment.stop_when_solved = True", "experiment.episodes = 60", "environment.DeepSea.size = 3"],
+        [
+            "experiment.stop_when_solved = True",
+            "experiment.episodes = 60",
+            "environment.DeepSea.size = 3",
+            "experiment.seeds = (2,)",  # solved at episode 56
+        ],
     ),
     "bsuite": (
         "pins_deep_sea",
@@ -191,8 +196,9 @@ COUNTING = """
             self.seen[self.calls % 3] = self.seen.get(self.calls % 3, 0) + 1
             scores = beliefs.sampled()
             self.average = 0.9 * self.average + scores.mean((0, 1, 2))
-            chance = random.random() + np.random.random() + torch.rand(1).item() + self.own.random()
-            return scores - self.average * (0.1 * self.calls + len(self.seen) + chance)
+            left = random.random() + np.random.random()
+            right = torch.rand(1).item() + self.own.random()
+            return scores - self.average * len(self.seen) + 100 * torch.tensor([left, right])
 
     class Growing(ScaleModule):
         '''Its spread depends on how often it was drawn.'''
@@ -354,6 +360,12 @@ def test_another_version_of_torch_is_named_and_refused(stopped, capsys, monkeypa
     assert f"torch {version('torch')} (now 3.0)" in errors(capsys)[0]
 
 
+def test_edited_code_of_explore_is_named_and_refused(stopped, capsys, monkeypatch):
+    monkeypatch.setattr(provenance, "_own_code", lambda: "other")
+    assert resume(*GIVEN) == 2
+    assert "it was made with explore (edited since)" in errors(capsys)[0]
+
+
 def test_another_processor_is_named_and_refused(stopped, capsys, monkeypatch):
     monkeypatch.setattr(provenance, "machine", lambda: "abacus")
     assert resume(*GIVEN) == 2
@@ -364,7 +376,19 @@ def test_an_edited_plugin_is_named_and_refused(stopped, capsys):
     with open("stopping.py", "a") as file:
         file.write("# now in better style\n")
     assert resume(*GIVEN) == 2
-    assert "plugin stopping (its file has been edited since)" in errors(capsys)[0]
+    assert "plugin stopping (edited since)" in errors(capsys)[0]
+
+
+def test_code_that_a_plugin_imports_is_part_of_it(capsys, monkeypatch):
+    monkeypatch.syspath_prepend(Path.cwd())
+    Path("scales_of_mine.py").write_text("SCALE = 1.0\n")
+    Path("unrelated_of_mine.py").write_text("")
+    options = plugin("import scales_of_mine\n" + textwrap.dedent(STOPPING.format(episode=3, signal="SIGINT")))
+    assert start("--quiet", *options) == 130
+    Path("unrelated_of_mine.py").write_text("# changed")
+    Path("scales_of_mine.py").write_text("SCALE = 2.0\n")
+    assert resume(*options) == 2
+    assert "plugin mine (edited since)" in errors(capsys)[0]
 
 
 def test_a_plugin_must_be_given_again(stopped, capsys):
@@ -399,6 +423,23 @@ def test_a_folder_with_a_run_is_not_overwritten(stopped, capsys):
     assert errors(capsys) == [
         "explore: error: out holds a run already; go on with it with --resume, or choose another with --out"
     ]
+
+
+def test_of_two_that_begin_at_once_one_is_refused(monkeypatch, capsys):
+    acquire = Lock.acquire
+
+    def late(lock):
+        monkeypatch.setattr(Lock, "acquire", acquire)
+        assert start("--quiet", out=str(lock.folder)) == 0  # in the moment before we have the lock
+        acquire(lock)
+
+    monkeypatch.setattr(Lock, "acquire", late)
+    assert start("--quiet", bindings=["experiment.seeds = (5,)"]) == 2
+    assert "out holds a run already" in errors(capsys)[0]
+    assert Run.open(Path("out")).info["seeds"] == [0, 1]
+    monkeypatch.setattr(Lock, "acquire", late)
+    assert start("--quiet", "--resume", out="other") == 0
+    assert "other is done, with 6 episodes" in capsys.readouterr().err
 
 
 def test_two_processes_cannot_run_in_one_folder(stopped, capsys):
@@ -474,6 +515,16 @@ def test_a_folder_in_which_a_run_was_killed_before_it_began_is_used(folder):
     assert start("--quiet", out="theirs") == 2
 
 
+def test_rows_are_on_the_disk_before_the_checkpoint_that_refers_to_them(monkeypatch):
+    moments = []
+    fsync, replace = os.fsync, os.replace
+    name_of = lambda descriptor: Path(os.readlink(f"/proc/self/fd/{descriptor}")).name  # noqa: E731
+    monkeypatch.setattr(os, "fsync", lambda fd: (moments.append(name_of(fd)), fsync(fd)))
+    monkeypatch.setattr(os, "replace", lambda old, new: (moments.append(Path(new).name), replace(old, new)))
+    assert start("--quiet", episodes=1) == 0
+    assert moments.index("000000001.state") > len(moments) - 1 - moments[::-1].index("episodes.csv")
+
+
 # Damage
 
 
@@ -501,7 +552,10 @@ def test_a_run_of_which_no_checkpoint_is_whole_is_not_begun_anew(stopped, capsys
         damage(path)
     before = Path("out/episodes.csv").read_bytes()
     assert resume(*GIVEN) == 2
-    assert "no checkpoint in out is of use: out/checkpoint/000000001.state is damaged" in errors(capsys)[0]
+    [line] = capsys.readouterr().err.splitlines()
+    for episode in (3, 1):
+        assert f"the checkpoint of episode {episode} is of no use: out/checkpoint/00000000{episode}.state" in line
+    assert line.endswith("to begin anew: explore run out/config.gin")
     assert Path("out/episodes.csv").read_bytes() == before
 
 
@@ -571,6 +625,33 @@ def test_an_environment_that_cannot_be_saved_is_refused_before_the_run(capsys):
     assert not Path("out").exists()
 
 
+def test_an_end_without_a_summary_is_none(monkeypatch):
+    assert start("--quiet", episodes=3) == 0
+    write = files.write
+
+    def full(path, *content):
+        if path.name == "summary.json":
+            raise OSError(28, "No space left on device")
+        write(path, *content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", full)
+        assert resume(*bound("experiment.episodes = 6")) == 1
+    assert not Path("out/summary.json").exists()
+    assert resume() == 0
+    assert Run.open(Path("out")).summary["seeds"]["0"]["episodes"] == 6
+
+
+def test_a_run_resumed_once_without_checkpoints_goes_on_from_the_one_before(stopped, capsys):
+    off = bound("experiment.checkpoint_minutes = None", "experiment.episodes = 8")
+    assert resume(*GIVEN, *off) == 0
+    assert resume(*GIVEN, *bound("experiment.checkpoint_minutes = 5.0", "experiment.episodes = 9")) == 0
+    assert "the checkpoint of episode 8 is of no use: it holds the agent only" in capsys.readouterr().err
+    assert start("--quiet", *GIVEN, bindings=["experiment.seeds = (0, 1)"], episodes=9, out="whole") == 130
+    assert resume(*GIVEN, out="whole") == 0
+    assert outcome("out") == outcome("whole")
+
+
 def test_a_run_without_checkpoints_keeps_its_agent_and_cannot_be_resumed(capsys):
     options = plugin(WALK, "walk.py")
     bindings = ["experiment.environment = @environment.Walk", "experiment.checkpoint_minutes = None"]
@@ -578,6 +659,60 @@ def test_a_run_without_checkpoints_keeps_its_agent_and_cannot_be_resumed(capsys)
     assert explore.load_agent("out", plugins=["walk.py"]).values(np.zeros((3, 2))).shape == (2, 3, 2)
     assert resume(*options, *bound("experiment.episodes = 9")) == 2
     assert "holds the agent only: checkpoints were switched off" in errors(capsys)[0]
+
+
+LAZY = """
+    from explore import hookimpl
+    from explore.interfaces import Agent
+
+    class Table:
+        def __init__(self):
+            self.visits = 0
+
+    class Lazy(Agent):
+        def __init__(self, spec, streams, device):
+            self.table = None
+
+        def begin_episode(self, observations, progress):
+            self.table = self.table or Table()
+
+        def act(self, observations, active):
+            self.table.visits += 1
+            return [self.table.visits % 2] * len(active)
+
+        evaluate = act
+
+        def observe(self, actions, timesteps, active):
+            pass
+
+    @hookimpl
+    def explore_agents():
+        return [Lazy]
+"""
+
+
+def test_an_agent_that_could_not_be_put_back_is_told_at_its_first_checkpoint(capsys):
+    assert start("--quiet", *plugin(LAZY, "lazy.py"), bindings=["experiment.agent = @agent.Lazy"]) == 1
+    [line] = errors(capsys)
+    assert "the state after episode 1 cannot be saved: agent.table holds a Table where a newly built one has" in line
+    Path("lazy.py").write_text(Path("lazy.py").read_text().replace("self.table = None", "self.table = Table()"))
+    assert start("--quiet", "-p", "lazy.py", bindings=["experiment.agent = @agent.Lazy"], out="again") == 0
+
+
+def test_a_run_whose_seeds_have_all_solved_their_task_has_nothing_left_to_do(capsys):
+    solved = ["experiment.stop_when_solved = True", "environment.DeepSea.size = 3", "experiment.seeds = (8, 9)"]
+    assert start("--quiet", recipe="bsp5_deep_sea", bindings=solved, episodes=60) == 0
+    assert resume(*bound("experiment.episodes = 90")) == 0
+    assert "out is done, since every seed had solved its task by episode" in capsys.readouterr().err
+
+
+def test_a_log_on_a_full_disk_does_not_end_a_run():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full here")
+    words = [sys.executable, "-m", "explore", "run", "pins_deep_sea", *bound(*DEEP_SEA, "experiment.episodes = 3")]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([*words, "--out", "out"], stdout=full, stderr=full).returncode == 0
+    assert Run.open(Path("out")).status == "done"
 
 
 # Disks

@@ -1,7 +1,6 @@
 """`explore run` from the command to the folder: repeated to the byte, every part swapped, watched, broken off."""
 
 import csv
-import hashlib
 import os
 import shutil
 import subprocess
@@ -280,8 +279,7 @@ def test_a_file_with_a_new_uncertainty_network_is_used_by_name(plugin):
     assert bound["agent.Indexed.uncertainty"] == "@uncertainty.WideHeads"
     assert (bound["uncertainty.WideHeads.heads"], bound["uncertainty.WideHeads.width"]) == ("3", "24")
     *_, added = run.info["plugins"]
-    sha256 = hashlib.sha256(Path("wide.py").read_bytes()).hexdigest()
-    assert added == {"name": "wide", "version": "", "source": "wide.py", "sha256": sha256}
+    assert (added["name"], added["version"], added["source"]) == ("wide", "", "wide.py")
     assert {row["index"].split()[1] for row in rows_of("out")} <= {"head=0", "head=1", "head=2"}
 
 

@@ -29,7 +29,7 @@ from explore_cartpole_swingup import CartpoleSwingup
 from explore_deep_sea import DeepSea
 from torch import nn
 
-from explore.state import Misfit, Unsavable, captured, rebuilt, restore
+from explore.state import Misfit, Unsavable, captured, check_fits, rebuilt, restore, skeleton
 from explore.state.generators import BIT_GENERATORS
 from explore.state.kinds import DEEPEST
 from explore.state.restore import TAGS
@@ -868,3 +868,45 @@ def test_environments_go_on_the_same_from_anywhere(build):
         moved(used, fresh)
         assert_same(play(fresh, np.random.default_rng(steps), 200), play(used, np.random.default_rng(steps), 200))
         assert captured(used, "it").keys() == captured(fresh, "it").keys()
+
+
+# Whether the way back is open
+
+
+def fits(saved, fresh):
+    return check_fits(captured(saved, "it"), skeleton(captured(fresh, "it")), "it")
+
+
+@pytest.mark.parametrize(
+    ("saved", "fresh"),
+    [
+        (Holder(x=1, y=[1.0] * 100), Holder(x=None)),
+        (Holder(x=Holder(y=2)), Holder(x=Holder(y=1))),
+        (Holder(x=None), Holder(x=Holder())),
+        (Holder(x=np.random.RandomState(0)), Holder(x=None)),
+        (Holder(x=dm_env.restart(1)), Holder(x=None)),
+        (Holder(x=[Holder(), 1]), Holder(x=[Holder()])),
+    ],
+)
+def test_what_fits_is_put_back(saved, fresh):
+    fits(saved, fresh)
+    restore(fresh, captured(saved, "it"), "it")
+
+
+@pytest.mark.parametrize(
+    ("saved", "fresh"),
+    [
+        (Holder(x=Holder()), Holder(x=None)),
+        (Holder(x=Holder(x=Holder())), Holder(x=Holder())),
+        (Holder(x=[Holder()]), Holder(x=[])),
+        (Holder(x={"a": Holder()}), Holder(x={})),
+        (Holder(x={1: Holder()}), Holder(x={})),
+        (Holder(x=len), Holder(x=None)),
+        (Holder(x=Colour.RED), Holder(x=None)),
+    ],
+)
+def test_what_would_not_fit_is_noticed_before(saved, fresh):
+    with pytest.raises(Unsavable, match=r"^it.*holds a \w+ where a newly built one has"):
+        fits(saved, fresh)
+    with pytest.raises(Misfit):
+        restore(fresh, captured(saved, "it"), "it")

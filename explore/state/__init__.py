@@ -19,11 +19,12 @@ else is a dict of one key that starts with "$":
     $shared $same                         a thing met more than once, and each later meeting
 
 `kinds` tells them apart, `generators` knows the state of random generators, `capture` and `restore`
-are the two directions.
+are the two directions, and `skeleton` sees in advance whether the way back is open.
 """
 
 from explore.state.capture import captured
 from explore.state.kinds import Misfit, Tree, Unsavable
 from explore.state.restore import rebuilt, restore
+from explore.state.skeleton import check_fits, skeleton
 
-__all__ = ["Misfit", "Tree", "Unsavable", "captured", "rebuilt", "restore"]
+__all__ = ["Misfit", "Tree", "Unsavable", "captured", "check_fits", "rebuilt", "restore", "skeleton"]

@@ -124,7 +124,8 @@ class _Capture:
         if dtype not in kinds.TENSORS or thing.layout is not torch.strided or thing.device.type == "meta":
             raise self._refusal(thing, name)
         bits = thing.detach().view(torch.int16) if dtype == "bfloat16" else thing  # which numpy does not have
-        return {"$tensor": [dtype, str(thing.device), bits.numpy(force=True)]}
+        gradient = self._tree(thing.grad, f"{name}.grad") if thing.is_leaf else None
+        return {"$tensor": [dtype, str(thing.device), bits.numpy(force=True), thing.requires_grad, gradient]}
 
     def _live(self, thing: Any, name: str) -> Tree:
         kind, tag = type(thing).__name__, kinds.live_tag(thing)

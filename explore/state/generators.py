@@ -28,6 +28,9 @@ def set_state(generator: Any, state: Any, name: str) -> None:
     write(generator, state)
 
 
+MOST_CHILDREN = 1_000_000
+
+
 def new_generator(called: str, state: Any, name: str) -> Any:
     """One that can take the state, where there is none: these classes are known, whoever wrote the tree."""
     if called == "Generator":
@@ -38,6 +41,18 @@ def new_generator(called: str, state: Any, name: str) -> Any:
     if called == "Random":
         return random.Random(0)
     raise Misfit(f"{name} is a generator of an unknown kind, {called!r}")
+
+
+def _numpys(generator: np.random.BitGenerator) -> dict[str, Any]:
+    return {**generator.state, "children": generator.seed_seq.n_children_spawned}  # type: ignore[attr-defined]
+
+
+def _set_numpys(generator: np.random.BitGenerator, state: dict[str, Any]) -> None:
+    generator.state = {key: value for key, value in state.items() if key != "children"}
+    more = state["children"] - generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
+    if not 0 <= more <= MOST_CHILDREN:
+        raise ValueError(f"it cannot have {state['children']} children")
+    generator.seed_seq.spawn(more)  # type: ignore[attr-defined]
 
 
 def _pythons(generator: random.Random) -> dict[str, Any]:
@@ -51,8 +66,8 @@ def _set_pythons(generator: random.Random, state: dict[str, Any]) -> None:
 
 ACCESS: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
     np.random.RandomState: (lambda g: g.get_state(legacy=False), lambda g, state: g.set_state(state)),
-    np.random.Generator: (lambda g: g.bit_generator.state, lambda g, state: setattr(g.bit_generator, "state", state)),
-    np.random.BitGenerator: (lambda g: g.state, lambda g, state: setattr(g, "state", state)),
+    np.random.Generator: (lambda g: _numpys(g.bit_generator), lambda g, state: _set_numpys(g.bit_generator, state)),
+    np.random.BitGenerator: (lambda g: _numpys(g), lambda g, state: _set_numpys(g, state)),
     torch.Generator: (lambda g: g.get_state().numpy(), lambda g, state: g.set_state(torch.from_numpy(state))),
     random.Random: (_pythons, _set_pythons),
 }

@@ -210,7 +210,7 @@ class _Restore:
         return np.array(array)
 
     def _tensor(self, place: Place, content: Tree) -> Tensor:
-        (called, device, leaf), (fresh, name, _) = content, place
+        (called, device, leaf, trained, gradient), (fresh, name, _) = content, place
         dtype, tensor = kinds.TENSORS[called], torch.from_numpy(np.require(_leaf(leaf, name), requirements=["C", "W"]))
         if tensor.dtype is not (torch.int16 if dtype is torch.bfloat16 else dtype):
             raise Misfit(f"{name} has {tensor.dtype}, expected {dtype}")
@@ -218,11 +218,17 @@ class _Restore:
         same = isinstance(fresh, Tensor) and (fresh.shape, fresh.dtype) == (tensor.shape, dtype)
         if same and 0 not in fresh.stride() and self._may_fill(fresh):  # an expanded one cannot be written to
             with torch.no_grad():
-                return fresh.copy_(tensor)
+                return self._with_gradient(fresh.copy_(tensor), trained, gradient, name)
         if isinstance(fresh, nn.Parameter):
             raise Misfit(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(fresh.shape)} of {fresh.dtype}")
         where = fresh.device if isinstance(fresh, Tensor) else torch.device(device)
-        return tensor.to("cpu" if self._data_only else where, copy=True)
+        return self._with_gradient(tensor.to("cpu" if self._data_only else where, copy=True), trained, gradient, name)
+
+    def _with_gradient(self, tensor: Tensor, trained: Any, gradient: Tree, name: str) -> Tensor:
+        if tensor.is_leaf and type(trained) is bool:
+            tensor.requires_grad_(trained)
+            tensor.grad = self.placed(tensor.grad, gradient, f"{name}.grad")
+        return tensor
 
     def _generator(self, place: Place, content: Tree) -> Any:
         called, tree = content
