@@ -4,12 +4,14 @@ import threading
 
 import pytest
 
+from explore import interrupts as interrupts_module
 from explore.errors import Interrupted
 from explore.interrupts import SIGNALS, Interrupts
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_is_noted_and_the_second_raises(number, capfd):
+def test_the_first_signal_is_noted_and_the_second_raises(number, capfd, monkeypatch):
+    monkeypatch.setattr(interrupts_module, "TOGETHER", 0.0)
     with Interrupts() as interrupts:
         assert interrupts.number is None
         os.kill(os.getpid(), number)
@@ -18,6 +20,13 @@ def test_the_first_signal_is_noted_and_the_second_raises(number, capfd):
             os.kill(os.getpid(), number)
     assert raised.value.exit_code == 128 + number
     assert capfd.readouterr().err.count("ends the episode at hand") == 1
+
+
+def test_signals_that_come_together_are_one():
+    with Interrupts() as interrupts:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert interrupts.number == signal.SIGTERM
 
 
 def test_handlers_are_put_back_even_after_an_exception():

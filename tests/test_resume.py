@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import explore
-from explore import files, provenance
+from explore import files, interrupts, provenance
 from explore.checkpoint import StoredArray
 from explore.cli import main
 from explore.errors import UserError
@@ -305,7 +305,8 @@ def test_a_signal_ends_the_episode_saves_and_tells_how_to_go_on(capfd, name, cod
     assert main(told.removeprefix(f"{line}explore ").split()) == 0
 
 
-def test_a_second_signal_stops_at_once_and_the_last_checkpoint_counts(capfd):
+def test_a_second_signal_stops_at_once_and_the_last_checkpoint_counts(capfd, monkeypatch):
+    monkeypatch.setattr(interrupts, "TOGETHER", 0.0)
     twice = STOPPING.format(episode=4, signal="SIGTERM") + "            os.kill(os.getpid(), signal.SIGTERM)\n"
     options = plugin(twice)
     assert start("--quiet", *options, bindings=["experiment.checkpoint_every = 3"]) == 143

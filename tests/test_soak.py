@@ -23,7 +23,7 @@ from killing import (
     once_of_a_kind,
 )
 
-from explore import checkpoint
+from explore import checkpoint, interrupts
 from explore.record import Run
 
 SMALL = (
@@ -283,7 +283,8 @@ def test_asked_to_stop_and_resumed_with_the_command_that_it_prints(task, number,
 
 
 @pytest.mark.parametrize("call", [1, 6, 14])
-def test_asked_twice_it_stops_at_once_and_is_resumed_with_the_command_that_it_prints(call, begin):
+def test_asked_twice_it_stops_at_once_and_is_resumed_with_the_command_that_it_prints(call, begin, monkeypatch):
+    monkeypatch.setattr(interrupts, "TOGETHER", 0.0)
     history = begin(PINS)
     twice = (at(n, "call after Indexed.observe", signal.SIGINT) for n in (call, call + 1))
     assert history.live(in_turn(*twice)) == 130
