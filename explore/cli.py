@@ -105,16 +105,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", _run, "train the agent that a gin file describes, all seeds at once")
     run.add_argument("config", metavar="CONFIG.gin", nargs="?", help="a file, or the name of an installed recipe")
-    run.add_argument(
-        "-b",
-        dest="bindings",
-        metavar="BINDING",
-        action="append",
-        default=[],
-        help='"slot.Name.parameter = value"',
-    )
-    run.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
-    run.add_argument("--out", metavar="DIR", help="the folder for the run; it must not exist")
+    run.add_argument("--out", metavar="DIR", help="the folder for the run; without --resume it must not exist")
     run.add_argument(
         "--resume",
         metavar="DIR",
@@ -123,8 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         help="go on with the run in DIR (or that of --out) from its latest checkpoint",
     )
     run.add_argument("--force", action="store_true", help="resume even if the outcome may then be another")
-    run.add_argument("--quiet", action="store_true", help="show no progress")
-    run.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
+    _add_experiment_options(run)
     sweep = command("sweep", _sweep, "run a grid of recipes and values, cells side by side, all seeds of each at once")
     sweep.add_argument(
         "recipes", metavar="CONFIG.gin", nargs="+", help="files or names of recipes; or one FILE.toml, a sweep"
@@ -132,22 +122,12 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument(
         "--vary", metavar="VALUES", action="append", default=[], help='"slot.Name.parameter = [v1, v2, ...]"'
     )
-    sweep.add_argument(
-        "-b",
-        dest="bindings",
-        metavar="BINDING",
-        action="append",
-        default=[],
-        help='"slot.Name.parameter = value", for every cell',
-    )
-    sweep.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
     sweep.add_argument("--out", metavar="DIR", help="the folder for the sweep; what is done in it is not run again")
     sweep.add_argument("--jobs", metavar="N", help="cells that run at a time; default: one per core")
     sweep.add_argument("--launcher", metavar="NAME", default="local", help="local (default), ray or a plugin's")
     sweep.add_argument("--address", metavar="ADDRESS", help="of the cluster that the launcher is to use")
     sweep.add_argument("--yes", action="store_true", help="run a grid of many cells")
-    sweep.add_argument("--quiet", action="store_true", help="show no progress")
-    sweep.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
+    _add_experiment_options(sweep)
     compare = command("compare", _compare, "runs side by side: scores with intervals, episodes to solve, cost")
     compare.add_argument("folders", metavar="RUN_OR_SWEEP", nargs="+", help="folders of runs or sweeps, of one task")
     shape = compare.add_mutually_exclusive_group()
@@ -159,6 +139,15 @@ def _parser() -> argparse.ArgumentParser:
     describe = command("describe", _describe, "the documentation and the parameters of a component")
     describe.add_argument("name", metavar="SLOT.NAME", help="e.g. uncertainty.SoftplusHeads")
     return parser
+
+
+def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
+    """What is said of an experiment, be it one run or the cells of a sweep."""
+    binding = '"slot.Name.parameter = value"'
+    parser.add_argument("-b", dest="bindings", metavar="BINDING", action="append", default=[], help=binding)
+    parser.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
 
 
 def _run(arguments: argparse.Namespace) -> None:
