@@ -14,8 +14,8 @@ import torch
 
 from explore.interfaces import Agent, Judge, Spec
 from explore.loop import Progress, play, train
-from explore.record import episode_columns
 from explore.rehearsal import rehearse_resume
+from explore.rows import episode_columns
 from explore.state import Tree, captured, check_fits, restore, skeleton
 from explore.streams import Streams, global_generators, integer_seed
 

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from explore.errors import UserError
 
+LARGEST = 2**30  # bytes of a file that is read at once
 PATIENCE = 0.5
 """Seconds for which a lock is tried: a reader may hold it for a moment, see `is_locked`."""
 
@@ -65,6 +66,21 @@ def opened(path: Path, mode: str = "rb") -> BinaryIO:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a file")
     return open(descriptor, mode, buffering=0)  # type: ignore[return-value]
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a run; raises `UserError`."""
+    try:
+        with opened(path) as file:
+            if os.fstat(file.fileno()).st_size > LARGEST:
+                raise UserError(f"{path} is damaged: it is larger than {LARGEST >> 20} MiB")
+            return file.read().decode()
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing: the run is not over, or its folder is damaged") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def make_folder(folder: Path) -> None:

@@ -13,15 +13,12 @@ those that a checkpoint does not know of are cut when the run is resumed from it
 
 from __future__ import annotations
 
-import csv
 import difflib
-import hashlib
-import io
 import json
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -33,27 +30,14 @@ import numpy as np
 from explore import files
 from explore.checkpoint import Checkpoints
 from explore.errors import FolderTaken, RunFailed, UserError
+from explore.rows import EVERY_RUN, Rows
 
 if TYPE_CHECKING:
     from explore.interfaces import Judge
 
 FORMAT = 2
-EVERY_RUN = ("seed", "episode", "return", "length", "steps")
-"""The first columns of every `episodes.csv`: the episode counts from 1, steps are the seed's total."""
-WALL_CLOCK = ("seconds",)
-"""The last columns of every `episodes.csv`, the only ones that differ between repeats of a run."""
-LARGEST = 2**30  # bytes of a file that is read at once
 BEFORE_IT_BEGINS = {".lock", "config.gin", "episodes.csv"}
 """All that a folder can hold of a run that was killed before it had a `run.json`."""
-
-
-def episode_columns(agent: Sequence[str], judge: Sequence[str], evaluated: bool) -> tuple[str, ...]:
-    """All columns of `episodes.csv`, given the agent's and the judge's own."""
-    names = (*EVERY_RUN, *agent, *judge, *(("evaluation",) if evaluated else ()), *WALL_CLOCK)
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"two columns of episodes.csv are called {name!r}; rename the plugin's")
-    return names
 
 
 class Run:
@@ -66,8 +50,7 @@ class Run:
         self.resumed_after = 0  # the episode after which this process took it up
         self.checkpoints = Checkpoints(folder / "checkpoint")
         self._lock = lock
-        self._digest = hashlib.sha256()  # of `episodes.csv`
-        self._size = 0
+        self.rows = Rows(folder / "episodes.csv", info["columns"])
 
     @classmethod
     def create(
@@ -106,16 +89,16 @@ class Run:
                 _check_free(place)  # once more: another may have had it while we waited for the lock
                 undo.callback((place / ".lock").unlink)
                 run = cls(place, info, lock, quiet)
-                for file, text in {"config.gin": config, "episodes.csv": run._header, "run.json": _json(info)}.items():
-                    files.write(place / file, text)
-                    undo.callback((place / file).unlink)
+                undo.callback(_remove_files, place, ("config.gin", "episodes.csv", "run.json"))
+                files.write(place / "config.gin", config)
+                run.rows.cut(None)
+                files.write(place / "run.json", _json(info))
             except OSError as error:
                 raise UserError(
                     f"cannot write the run folder {folder or Path('runs', name)}: {error.strerror}; "
                     "choose another with --out"
                 ) from error
             undo.pop_all()
-        run._count(run._header.encode())
         return run
 
     @classmethod
@@ -166,7 +149,7 @@ class Run:
         self.info["resumed"] = [*self.info["resumed"], resumed]
         try:
             self.checkpoints.remove_after(after)
-            self._cut_rows(rows)
+            self.rows.cut(rows)
             (self.folder / "summary.json").unlink(missing_ok=True)  # it is of an end that is none any more
             if config != self.config:
                 files.write(self.folder / "config.gin", config)
@@ -189,68 +172,8 @@ class Run:
         return "killed" if status == "running" and not files.is_locked(self.folder) else status
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Appends rows to `episodes.csv`, all of them or, if the disk is full, none."""
-        path = self.folder / "episodes.csv"
-        lines = left = _csv(self.info["columns"], rows).encode()
-        try:
-            with files.opened(path, "r+b") as file:
-                if file.seek(0, os.SEEK_END) != self._size:
-                    raise RunFailed(f"{path} was changed by someone else while the run was going")
-                try:
-                    while left:
-                        left = left[file.write(left) :]
-                except BaseException:
-                    file.truncate(self._size)
-                    raise
-        except OSError as error:
-            raise RunFailed(f"cannot write {path}: {error.strerror}") from error
-        self._count(lines)
-
-    def rows(self) -> dict[str, Any]:
-        """All rows so far, now safe on the disk, as a checkpoint refers to them; raises `OSError`."""
-        with (self.folder / "episodes.csv").open("rb") as file:
-            os.fsync(file.fileno())
-        return {"bytes": self._size, "sha256": self._digest.hexdigest()}
-
-    def has_rows(self, rows: Mapping[str, Any]) -> bool:
-        """Whether `episodes.csv` begins with the rows that a checkpoint refers to."""
-        first, header = self._first_bytes(rows["bytes"]), self._header.encode()
-        whole = first.startswith(header) and first.endswith(b"\n") and len(first) == rows["bytes"]
-        return whole and hashlib.sha256(first).hexdigest() == rows["sha256"] and _seconds(first, header) is not None
-
-    def _cut_rows(self, rows: Mapping[str, Any] | None) -> None:
-        """Leaves the rows that a checkpoint refers to (None: no row), and no other."""
-        path = self.folder / "episodes.csv"
-        if rows is None:
-            files.write(path, self._header)
-            self._count(self._header.encode())
-            return
-        with files.opened(path, "r+b") as file:
-            self._count(file.read(rows["bytes"]))
-            file.truncate(rows["bytes"])
-
-    @property
-    def seconds(self) -> float:
-        """How long the recorded episodes took."""
-        return _seconds(self._first_bytes(self._size), self._header.encode()) or 0.0
-
-    @property
-    def _header(self) -> str:
-        return _csv(self.info["columns"], [{name: name for name in self.info["columns"]}])
-
-    def _first_bytes(self, count: int) -> bytes:
-        try:
-            with files.opened(self.folder / "episodes.csv") as file:
-                return file.read(min(count, os.fstat(file.fileno()).st_size))
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise UserError(f"cannot read {self.folder / 'episodes.csv'}: {error.strerror}") from error
-
-    def _count(self, content: bytes) -> None:
-        """Takes note of what was added to `episodes.csv`."""
-        self._digest.update(content)
-        self._size += len(content)
+        """Appends rows to `episodes.csv`."""
+        self.rows.add(rows)
 
     def finish(
         self, status: str, summary: Mapping[str, Any], reason: str | None = None, seconds: float | None = None
@@ -267,7 +190,7 @@ class Run:
     @property
     def config(self) -> str:
         """The complete configuration, in gin."""
-        return _read(self.folder / "config.gin")
+        return files.read_text(self.folder / "config.gin")
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -277,21 +200,7 @@ class Run:
     @property
     def episodes(self) -> dict[str, np.ndarray]:
         """The columns of `episodes.csv`: floats, NaN where empty; strings where not all are numbers."""
-        path = self.folder / "episodes.csv"
-        names, text = self.info["columns"], _read(path)
-        if self.info["status"] != "done":
-            text = text[: text.rfind("\n") + 1]  # the last row may be on its way, or torn
-        try:
-            header, *rows = [*csv.reader(io.StringIO(text), strict=True)] or [[]]
-        except csv.Error as error:
-            raise UserError(f"{path} is damaged: {error}") from error
-        if header != names:
-            raise UserError(f"{path} is damaged: its columns are not those that run.json lists")
-        for line, row in enumerate(rows, start=2):
-            if len(row) != len(names):
-                raise UserError(f"{path} is damaged: line {line} has {len(row)} cells, not {len(names)}")
-        cells = zip(*rows) if rows else [()] * len(names)
-        return {name: _array(name, column, path) for name, column in zip(names, cells)}
+        return self.rows.read(whole=self.info["status"] == "done")
 
 
 def summarise(
@@ -348,6 +257,11 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
     raise AssertionError("numbers have an end")
 
 
+def _remove_files(folder: Path, names: Sequence[str]) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
 def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):  # another process may have put a run there
         folder.rmdir()
@@ -360,17 +274,6 @@ def _check_free(folder: Path) -> None:
         raise FolderTaken(f"{folder} holds a run already; go on with it with --resume, or choose another with --out")
     if names and not ".lock" in names <= BEFORE_IT_BEGINS:
         raise UserError(f"the run folder {folder} exists already; choose another with --out")
-
-
-def _seconds(rows: bytes, header: bytes) -> float | None:
-    """How long the episodes of these rows took, by the last cell; None if it is no number."""
-    if rows == header:
-        return 0.0
-    try:
-        seconds = float(rows.rstrip(b"\n").rpartition(b",")[2])
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) else None
 
 
 def _is_list(of: type) -> Callable[[Any], bool]:
@@ -393,27 +296,13 @@ INFO: dict[str, Callable[[Any], bool]] = {
 """What of `run.json` is relied on when it is read, and how it must look."""
 
 
-def _read(path: Path) -> str:
-    try:
-        with files.opened(path) as file:
-            if os.fstat(file.fileno()).st_size > LARGEST:
-                raise UserError(f"{path} is damaged: it is larger than {LARGEST >> 20} MiB")
-            return file.read().decode()
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: the run is not over, or its folder is damaged") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-
-
 def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(_plain(content), indent=2, allow_nan=False) + "\n"
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(_read(path))
+        content = json.loads(files.read_text(path))
         _plain(content)  # which must be possible if it is to be written again
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
@@ -431,29 +320,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return _plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """For the CSV writer, which writes a number as the shortest text that reads back the same."""
-    if isinstance(value, bool | np.bool_):
-        return int(value)
-    return None if isinstance(value, float | np.floating) and math.isnan(value) else value
-
-
-def _array(name: str, cells: Sequence[str], path: Path) -> np.ndarray:
-    try:
-        return np.array([float(cell) if cell else math.nan for cell in cells])
-    except ValueError as error:
-        if name in EVERY_RUN + WALL_CLOCK:
-            raise UserError(f"{path} is damaged: column {name}: {error}") from error
-        return np.array(cells)
 
 
 def _now() -> str:

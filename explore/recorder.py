@@ -23,7 +23,7 @@ class Recorder:
     def __init__(self, experiment: Experiment, run: Run, registry: Registry, resuming: str):
         self.experiment, self.run, self.registry, self.resuming = experiment, run, registry, resuming
         self.config = run.config
-        self.started = time.perf_counter() - run.seconds
+        self.started = time.perf_counter() - run.rows.seconds
         self.saved = run.resumed_after  # the episode of the latest checkpoint
         self.saved_at = time.perf_counter()
 
@@ -87,7 +87,7 @@ class Recorder:
                 state = experiment.state_dict()
             else:
                 state = {"agent": captured(experiment.agent, "agent")}
-            facts = {"episode": episode, "config": self.config, "rows": self.run.rows()}
+            facts = {"episode": episode, "config": self.config, "rows": self.run.rows.mark()}
             self.run.checkpoints.write(episode, facts | state)
         except Unsavable as error:
             if experiment.has_checkpoints:

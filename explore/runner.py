@@ -213,7 +213,7 @@ def _latest_checkpoint(run: Run, with_rows: bool = False) -> tuple[int, dict[str
             _check_content(content, episode)
             if with_rows and "task" not in content:
                 raise Damaged("it holds the agent only: checkpoints were switched off")
-            if with_rows and not run.has_rows(content["rows"]):
+            if with_rows and not run.rows.has(content["rows"]):
                 raise Damaged(f"{run.folder / 'episodes.csv'} has lost or changed rows that were there")
         except Damaged as error:
             damages.append(f"the checkpoint of episode {episode} is of no use: {error}")

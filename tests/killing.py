@@ -29,7 +29,8 @@ from explore_cartpole_swingup import CartpoleSwingup
 from explore_deep_sea import DeepSea
 from explore_indexed_agent import Indexed
 
-from explore import cli, files, record
+from explore import cli, files
+from explore import rows as csv_rows
 from explore.checkpoint import StoredArray
 from explore.experiment import Experiment
 from explore.learner import Learner
@@ -39,7 +40,7 @@ CALLS = (
     *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),
     *((Indexed, name) for name in ("begin_episode", "act", "observe", "begin_evaluation")),
     *((Experiment, name) for name in ("state_dict", "load_state_dict")),
-    *((Run, name) for name in ("go_on", "add", "rows")),
+    *((Run, name) for name in ("go_on", "add")),
     (Learner, "_update"),
 )
 """Methods before and after which there is a moment."""
@@ -260,7 +261,7 @@ def watch(passed: Callable[[str], None]) -> None:
 
     @wraps(add)
     def torn(run: Run, rows: Any) -> None:
-        path, text = run.folder / "episodes.csv", record._csv(run.info["columns"], rows).encode()
+        path, text = run.folder / "episodes.csv", csv_rows._text(run.info["columns"], rows).encode()
         size = path.stat().st_size
         with path.open("r+b", buffering=0) as file:
             file.seek(size)

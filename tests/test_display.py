@@ -10,7 +10,8 @@ from rich.console import Console
 
 from explore import hooks
 from explore.interfaces import Judge
-from explore.record import Run, episode_columns, summarise
+from explore.record import Run, summarise
+from explore.rows import episode_columns
 
 AGENT = ("index", "mean_loss", "uncertainty_loss", "uncertainty")
 
@@ -216,7 +217,7 @@ def test_no_color_is_respected(show, terminal, monkeypatch):
 
 
 def test_the_end_says_what_each_seed_achieved_and_where_the_run_is(tmp_path, capsys):
-    run = Run(tmp_path / "out", {"name": "pins", "status": "done", "seeds": [0, 4], "episodes": 3})
+    run = Run(tmp_path / "out", {"name": "pins", "status": "done", "seeds": [0, 4], "episodes": 3, "columns": []})
     seeds = {
         "0": {"best_of_last_100": 0.99, "solved_at": 12, "first_treasure": 7},
         "4": {"best_of_last_100": -0.01, "solved_at": None, "first_treasure": None},

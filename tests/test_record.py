@@ -11,7 +11,8 @@ import pytest
 
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Judge
-from explore.record import WALL_CLOCK, Run, episode_columns, summarise
+from explore.record import Run, summarise
+from explore.rows import WALL_CLOCK, episode_columns
 
 COLUMNS = episode_columns(("index", "mean_loss"), ("treasure",), evaluated=True)
 
