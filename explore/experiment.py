@@ -71,8 +71,8 @@ class Experiment:
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
         if stop_when_solved and not self.judges[0].decides:
             raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
-        self.spec = _spec(self.environments[0])
-        self.agent: Agent = agent(self.spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
+        spec = _spec(self.environments[0])
+        self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
         self._skeleton: Tree = None  # of the state when newly built

@@ -205,3 +205,15 @@ def test_a_new_agent_with_the_state_of_another_decides_as_it_does(parts):
 def test_parameters_out_of_range_are_refused(parts, message):
     with pytest.raises(ValueError, match=message):
         build(**parts)
+
+
+def test_what_adam_has_seen_goes_with_its_moments():
+    """Else weights of one-hot observations that do not come again soon would stop moving."""
+    agent, other = build(spec=CELLS), build(spec=CELLS)
+    live(agent, 8, partial(Walk, spec=CELLS))
+    assert agent.learner.adam._seen > other.learner.adam._seen
+    other.learner.adam.load_state_dict(agent.learner.adam.state_dict())
+    assert other.learner.adam._seen == agent.learner.adam._seen
+    for name in ("mean", "square", "steps"):
+        for one, two in zip(getattr(agent.learner.adam, name), getattr(other.learner.adam, name)):
+            assert torch.equal(one, two)

@@ -14,7 +14,7 @@ import pytest
 
 import explore
 from explore import files, interrupts, provenance
-from explore.checkpoint import StoredArray
+from explore.checkpoint import Checkpoints, Damaged, StoredArray
 from explore.cli import main
 from explore.errors import UserError
 from explore.files import Lock
@@ -756,6 +756,25 @@ def test_a_run_goes_on_from_python_too(stopped):
     assert (run.status, run.resumed_after, len(run.episodes["seed"])) == ("done", 3, 12)
     with pytest.raises(UserError, match="name a configuration to run, or a folder to resume"):
         explore.run()
+
+
+def test_an_agent_is_loaded_though_checkpoints_are_replaced_meanwhile(stopped, monkeypatch):
+    info = json.loads(Path("out/run.json").read_text())
+    Path("out/run.json").write_text(json.dumps(info | {"status": "running"}))
+    read, calls = Checkpoints.read, []
+
+    def replaced(self, episode):
+        calls.append(episode)
+        if len(calls) <= 4:  # the states that were listed are gone
+            raise Damaged("it is missing")
+        return read(self, episode)
+
+    monkeypatch.setattr(Checkpoints, "read", replaced)
+    with Lock(Path("out")):
+        assert explore.load_agent("out", plugins=["stopping.py"]).values(np.arange(16)).shape == (2, 16, 2)
+    calls.clear()
+    with pytest.raises(UserError, match="is of no use: it is missing"):  # nobody runs it: so it is damaged
+        explore.load_agent("out", plugins=["stopping.py"])
 
 
 def test_an_agent_can_be_asked_while_its_run_goes_on(stopped):

@@ -870,6 +870,28 @@ def test_environments_go_on_the_same_from_anywhere(build):
         assert captured(used, "it").keys() == captured(fresh, "it").keys()
 
 
+def test_gradients_and_what_is_trained_are_kept():
+    saved, fresh = nn.Linear(2, 1), nn.Linear(2, 1)
+    saved(torch.ones(3, 2)).sum().backward()
+    saved.bias.requires_grad_(False)
+    moved(saved, fresh)
+    assert torch.equal(fresh.weight.grad, saved.weight.grad)
+    assert (fresh.weight.requires_grad, fresh.bias.requires_grad) == (True, False)
+    saved.zero_grad()
+    assert moved(saved, fresh).weight.grad is None
+
+
+def test_generators_go_on_having_children():
+    saved, fresh = (np.random.default_rng(3) for _ in range(2))
+    saved.spawn(2)
+    moved(saved, fresh)
+    assert [child.random() for child in fresh.spawn(2)] == [child.random() for child in saved.spawn(2)]
+    fresh = np.random.default_rng(3)
+    fresh.spawn(9)
+    with pytest.raises(Misfit, match="it cannot have 4 children"):
+        moved(saved, fresh)
+
+
 # Whether the way back is open
 
 
