@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dm_env
 import pluggy
 
 from explore import __version__, hooks
@@ -256,7 +257,8 @@ def _check(cls: Any, slot: str, base: type) -> None:
         raise UserError(f"{SLOTS[slot][0]} must return classes, not {cls!r}")
     name = f"{slot}.{cls.__name__}"
     if not issubclass(cls, base):
-        raise UserError(f"{name} must be a subclass of {base.__module__}.{base.__name__}")
+        home = "dm_env" if base is dm_env.Environment else "explore.interfaces"
+        raise UserError(f"{name} must be a subclass of {home}.{base.__name__}")
     if inspect.isabstract(cls):
         raise UserError(f"{name} lacks the methods {', '.join(sorted(vars(cls)['__abstractmethods__']))}")
     owner = next(owner for owner in cls.__mro__ if "__init__" in vars(owner))

@@ -61,7 +61,7 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
             continue
         annotation = "" if argument.annotation is argument.empty else argument.annotation
         text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-        text = text.replace("collections.abc.", "").replace("explore.interfaces.", "")
+        text = re.sub(r"collections\.abc\.|explore\.interfaces\.(\w+\.)?", "", text)
         hint = hints.get(name, Any)
         found[name] = Parameter(name, text, argument.default, documentation.get(name, ""), hint)
     return found

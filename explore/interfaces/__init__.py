@@ -1,0 +1,50 @@
+"""What a component of each slot must be.
+
+One idea carries the library: an **indexed value function** Q_i(s, a), a value for every state and
+action given an index i drawn from a fixed distribution. Drawing i samples one plausible value
+function. The core composes it from parts (`UncertaintyModule`s, the first of which holds the
+value network), and every selection and objective works on the composition.
+
+A component is a class. The core builds it; gin fills the parameters after the first. Values are
+checked against the annotations of parameters (`heads: int`) before anything is built; what else is
+wrong a component reports with a plain `ValueError("heads must be at least 1, got 0")`, and the core
+adds where.
+
+What a component keeps in its attributes is saved in checkpoints and put back when a run is resumed
+(`explore.state` says what can be saved). One that keeps something else, or wants less to be saved,
+has the methods `state_dict() -> dict` and `load_state_dict(state)`, as in torch.
+
+Every tensor has a leading axis of lanes, one per seed. Shapes are written in terms of
+`lanes`, `batch` (observations per lane), `draws` (indices per observation), `actions` and `size`
+(the length of an index).
+"""
+
+from __future__ import annotations
+
+import dm_env
+
+from explore.interfaces.agent import Agent, Judge
+from explore.interfaces.networks import Members, Prior, ScaleModule, Spec, UncertaintyModule, ValueNetwork
+from explore.interfaces.objective import Objective, Phase, Schedule, scheduled
+from explore.interfaces.running import Launcher, News, Task
+from explore.interfaces.selection import Beliefs, Features, Index, Selection, argmax
+from explore.streams import Streams
+
+SLOTS: dict[str, tuple[str, type]] = {
+    "value": ("explore_value_networks", ValueNetwork),
+    "uncertainty": ("explore_uncertainty_modules", UncertaintyModule),
+    "prior": ("explore_priors", Prior),
+    "selection": ("explore_selections", Selection),
+    "objective": ("explore_objectives", Objective),
+    "environment": ("explore_environments", dm_env.Environment),
+    "agent": ("explore_agents", Agent),
+    "schedule": ("explore_schedules", Schedule),
+    "launcher": ("explore_launchers", Launcher),
+}
+"""Slot -> its hook and the base class of its components."""
+
+__all__ = [
+    "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Launcher", "Members", "News",
+    "Objective", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "Task",
+    "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
+]  # fmt: skip

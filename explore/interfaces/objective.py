@@ -1,0 +1,91 @@
+"""What is learned, from what, and numbers that change meanwhile."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor
+
+from explore.interfaces.selection import Features, Index
+from explore.streams import Generators
+
+if TYPE_CHECKING:
+    from explore.indexed import IndexedValue
+
+
+@dataclass
+class Phase:
+    """All transitions of a learning phase, with the values of the frozen networks at them.
+
+    `discount` holds the agent's discount times the environment's, so it is 0 after a terminal step.
+    """
+
+    function: IndexedValue
+    reward: Tensor  # [lanes, batch]
+    discount: Tensor  # [lanes, batch]
+    mask: tuple[Tensor, ...]  # per part [lanes, batch, mask_size]
+    noise: tuple[Tensor, ...]  # per part [lanes, batch, size], empty where not asked for
+    next_features: Features  # target networks joined with priors, at the next observations
+    select: Callable[[Index], Tensor] = field(repr=False)  # index -> next actions [lanes, batch, draws]
+    generators: Generators = field(repr=False)
+    progress: float = 0.0
+
+
+class Objective(ABC):
+    """Slot `objective`: how targets are formed and matched.
+
+    `prepare` runs once per learning phase on all its minibatches, without gradients; `loss` runs
+    once per minibatch on the trained features at the actions taken.
+    """
+
+    losses: ClassVar[tuple[str, ...]]  # what `loss` returns, columns of `episodes.csv`
+
+    def check(self, function: IndexedValue) -> None:
+        """Raises `ValueError` with a sentence if the value function cannot be trained so."""
+
+    @property
+    def uses_noise(self) -> bool:
+        """Whether `Phase.noise` is wanted (drawn once per transition and stored with it)."""
+        return False
+
+    @abstractmethod
+    def prepare(self, phase: Phase) -> Mapping[str, Tensor | tuple[Tensor, ...]]:
+        """Targets and weights, each `[lanes, batch, ...]`."""
+
+    @abstractmethod
+    def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Named losses of a minibatch, each `[lanes]`; `features` are `[lanes, batch, 1, size]`."""
+
+
+class Schedule(ABC):
+    """Slot `schedule`: a number that changes over the run.
+
+    Example:
+
+        class Halving(Schedule):
+            def __init__(self, start: float = 1.0, times: int = 4):
+                self.start, self.times = start, times
+
+            def __call__(self, progress):
+                return self.start / 2 ** int(progress * self.times)
+    """
+
+    @abstractmethod
+    def __call__(self, progress: float) -> float:
+        """The value when this share of the run's episodes is over, from 0 to 1."""
+
+
+def scheduled(
+    value: float | type[Schedule], name: str, minimum: float = -math.inf, maximum: float = math.inf
+) -> Callable[[float], float]:
+    """A parameter that may be a number or a schedule, as a function of progress."""
+    schedule: Callable[[float], float] = value() if isinstance(value, type) else lambda progress: float(value)
+    for number in (schedule(0.0), schedule(1.0)):
+        if not minimum <= number <= maximum:
+            bounds = f"at least {minimum:g}" if maximum == math.inf else f"between {minimum:g} and {maximum:g}"
+            raise ValueError(f"{name} must be {bounds}, got {number!r}")
+    return schedule

@@ -1,0 +1,80 @@
+"""What an agent believes, and which action it picks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from explore.streams import Generators, uniform
+
+if TYPE_CHECKING:
+    from explore.indexed import IndexedValue
+
+Features = tuple[Tensor, ...]  # of one batch of observations: one tensor per part
+Index = tuple[Tensor | None, ...]  # one per part; None: every member of an ensemble in turn
+
+
+@dataclass
+class Beliefs:
+    """What an agent believes of a batch of observations: values as a function of the index.
+
+    `index` is the index acted on (held for the episode) or learned at, `[lanes, batch or 1,
+    draws, size]` for each part. `generators` is where a selection gets its random numbers: with
+    `explore.streams.uniform(beliefs.generators, ...)`.
+    """
+
+    function: IndexedValue
+    features: Features
+    index: Index
+    generators: Generators
+    progress: float  # the share of the run's episodes that are over
+
+    def sampled(self) -> Tensor:
+        """Values at the index, `[lanes, batch, draws, actions]`."""
+        return self.function.values(self.features, self.index)
+
+    def mean(self) -> Tensor:
+        """Expected values, `[lanes, batch, 1, actions]`."""
+        return self.function.values(self.features, self.function.mean_index())
+
+    def std(self) -> Tensor:
+        """Standard deviation over indices, `[lanes, batch, 1, actions]`."""
+        return self.function.std(self.features).unsqueeze(2)
+
+    def draw(self, count: int) -> Tensor:
+        """Values at `count` fresh indices, `[lanes, batch, count, actions]`."""
+        batch = self.features[0].shape[1]
+        return self.function.values(self.features, self.function.draw(self.generators, batch, count))
+
+
+class Selection(ABC):
+    """Slot `selection`: which action an indexed value function picks.
+
+    Example:
+
+        class SecondGuess(Selection):
+            def scores(self, beliefs):
+                return beliefs.mean() + 0.5 * beliefs.std()
+    """
+
+    @abstractmethod
+    def scores(self, beliefs: Beliefs) -> Tensor:
+        """The action with the highest score is picked, `[lanes, batch, draws or 1, actions]`."""
+
+    def select(self, beliefs: Beliefs) -> Tensor:
+        """Actions `[lanes, batch, draws or 1]`; ties are broken at random."""
+        return argmax(self.scores(beliefs), beliefs.generators)
+
+
+def argmax(scores: Tensor, generators: Generators) -> Tensor:
+    """Argmax over the last axis, ties broken at random by each lane's own stream."""
+    highest, first = scores.max(-1, keepdim=True)
+    best = scores == highest
+    if int(best.sum()) > first.numel():
+        tied = (best.sum(-1) > 1).flatten(1).any(1).tolist()
+        keys = uniform([g if tie else None for g, tie in zip(generators, tied)], *best.shape[1:])
+        return (best + keys.to(best.device)).argmax(-1)
+    return first.squeeze(-1)
