@@ -1,63 +1,23 @@
-"""Runs side by side: one row per configuration, named by what differs in it.
-
-Runs whose configurations differ in their seeds only are one configuration. Everything is read from
-the folders of runs; nothing is built, and no code of theirs is run.
-"""
+"""Configurations side by side: a row for each, with intervals, and what it cost."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from explore.configurations import Configuration, configurations, differences, finished, run_folders
 from explore.errors import UserError
-from explore.gin_files import bindings_in
-from explore.record import Run
-from explore.statistics import Interval, KaplanMeier, log_rank, mean_interval, probability_of_improvement, survival
-
-NO_DIFFERENCE = ("experiment.seeds", "experiment.checkpoint_minutes", "experiment.checkpoint_every")
-"""Parameters in which runs of one configuration may differ."""
-
+from explore.statistics import Interval, log_rank, mean_interval, probability_of_improvement
 
 ENDS = ("low", "estimate", "high")
-
-
-@dataclass
-class Configuration:
-    """The seeds of one configuration, from one run or several."""
-
-    bindings: dict[str, str]
-    task: str
-    name: str = ""
-    runs: list[Run] = field(default_factory=list)
-    seeds: dict[str, dict[str, Any]] = field(default_factory=dict)  # as in summary.json
-    cost: dict[str, float] = field(default_factory=dict)  # of all its seeds
-
-    @property
-    def score_name(self) -> str:
-        """What is compared: what the task's judge calls a score, or else the mean return."""
-        return "score" if all("score" in seed for seed in self.seeds.values()) else "mean_return"
-
-    @property
-    def scores(self) -> list[float]:
-        return [seed[self.score_name] for seed in self.seeds.values()]
-
-    @property
-    def decides(self) -> bool:
-        """Whether somebody says when the task is solved."""
-        return any(run.summary["overall"].get("share_solved") is not None for run in self.runs)
-
-    def survival(self) -> KaplanMeier:
-        """Episodes to solve; a seed that has not solved the task is a censored observation."""
-        solved = [seed["solved_at"] for seed in self.seeds.values() if seed.get("solved_at")]
-        return survival(solved, [seed["episodes"] for seed in self.seeds.values() if not seed.get("solved_at")])
+COSTS = ("parameters", "updates", "samples", "steps", "seconds")
 
 
 @dataclass
@@ -117,130 +77,40 @@ class Comparison:
 
     def _row(self, one: Configuration, first: Configuration) -> dict[str, Any]:
         row: dict[str, Any] = {"configuration": one.name, "seeds": len(one.seeds)}
-        row[one.score_name] = _listed(mean_interval(one.scores))
+        for name in ("score", "mean_return"):
+            if numbers := one.numbers(name):
+                row[name] = _listed(mean_interval(numbers))
         if one.decides:
             curve = one.survival()
             row["solved"] = len(curve.solved_at) / curve.seeds
             row["episodes_to_solve"] = _listed(curve.median)
-        better = None if one is first else probability_of_improvement([one.scores], [first.scores])
-        row["better_than_first"] = better and _listed(better)
+        row["better_than_first"] = None if one is first else _listed(better(one, first))
         if one.decides:
             row["log_rank_p"] = None if one is first else log_rank(one.survival(), first.survival())
-        return row | {name: one.cost.get(name) for name in ("parameters", "updates", "samples", "steps", "seconds")}
+        return row | {name: one.cost.get(name) for name in COSTS}
 
 
 def compare(folders: Sequence[str | Path]) -> Comparison:
     """The runs in these folders, each that of a run or of a sweep; raises `UserError`."""
-    runs, left_out = _finished(_run_folders(folders))
+    runs, left_out = finished(run_folders(folders))
     if not runs:
         reasons = f": {'; '.join(left_out)}" if left_out else ""
         raise UserError(f"there is no finished run to compare{reasons}")
-    configurations = _configurations(runs)
-    tasks = {one.task: one for one in configurations}
+    found = configurations(runs)
+    tasks = {one.task: one for one in found}
     if len(tasks) > 1:
         where = ", ".join(f"{task} ({one.runs[0].folder})" for task, one in tasks.items())
         raise UserError(f"these are runs of different tasks, which have no common score: {where}; compare them apart")
-    return Comparison(configurations, left_out)
+    return Comparison(found, left_out)
 
 
-def _run_folders(folders: Iterable[str | Path]) -> list[Path]:
-    """The folders of runs among these and one level below, each once."""
-    found: dict[Path, Path] = {}
-    for folder in map(Path, folders):
-        if not os.path.isdir(folder):
-            raise UserError(f"there is no folder {folder}")
-        inside = [folder] if (folder / "run.json").exists() else sorted(p.parent for p in folder.glob("*/run.json"))
-        if not inside:
-            raise UserError(f"{folder} is the folder of neither a run nor a sweep: there is no run.json in it or below")
-        found |= {one.resolve(): one for one in inside}
-    return list(found.values())
-
-
-def _finished(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
-    """The runs that are done and whole, and a line about each of the others."""
-    runs, left_out = [], []
-    for folder in folders:
-        try:
-            run = Run.open(folder)
-            if run.status != "done":
-                left_out.append(f"{folder} is {run.status}")
-                continue
-            _check(run)
-            runs.append(run)
-        except UserError as error:
-            left_out.append(str(error))
-    return runs, left_out
-
-
-def _check(run: Run) -> None:
-    """Raises `UserError` unless the summary of a run has what is compared."""
-    summary = run.summary
-    parts = {"task": str, "seeds": dict, "overall": dict}
-    whole = all(isinstance(summary.get(name), kind) for name, kind in parts.items())
-    if not whole or not summary["seeds"] or not all(map(_is_judged, summary["seeds"].values())):
-        raise UserError(f"{run.folder / 'summary.json'} is damaged: it lacks what is compared")
-    bindings_in(run.config)
-
-
-def _is_judged(seed: Any) -> bool:
-    return isinstance(seed, dict) and all(
-        isinstance(seed.get(name), int | float) for name in ("episodes", "mean_return", *({"score"} & seed.keys()))
-    )
-
-
-def _configurations(runs: Sequence[Run]) -> list[Configuration]:
-    found: dict[tuple[tuple[str, str], ...], Configuration] = {}
-    for run in runs:
-        bindings = {name: value for name, value in bindings_in(run.config).items() if name not in NO_DIFFERENCE}
-        one = found.setdefault(tuple(sorted(bindings.items())), Configuration(bindings, run.summary["task"]))
-        for seed in run.summary["seeds"]:
-            if seed in one.seeds:
-                raise UserError(f"{one.runs[0].folder} and {run.folder} both hold seed {seed} of one configuration")
-        one.runs.append(run)
-        one.seeds |= run.summary["seeds"]
-        for name, amount in _cost(run).items():
-            one.cost[name] = amount if name == "parameters" else one.cost.get(name, 0) + amount
-    configurations = list(found.values())
-    names = names_by_difference([one.bindings for one in configurations])
-    for one, name in zip(configurations, names):
-        one.name = name or str(one.runs[0].folder)
-    return configurations
-
-
-def _cost(run: Run) -> dict[str, float]:
-    overall = run.summary["overall"]
-    cost = {**overall.get("cost", {}), "steps": overall.get("steps"), "seconds": run.info.get("seconds")}
-    return {name: amount for name, amount in cost.items() if isinstance(amount, int | float)}
-
-
-def differences(configurations: Sequence[Mapping[str, str]]) -> list[str]:
-    """The parameters in which configurations differ; first those that all of them have."""
-    every = dict.fromkeys(name for one in configurations for name in one)
-    differing = [name for name in every if len({one.get(name) for one in configurations}) > 1]
-    return sorted(differing, key=lambda name: any(name not in one for one in configurations))
-
-
-def names_by_difference(configurations: Sequence[Mapping[str, str]]) -> list[str]:
-    """What to call each of several configurations: as many of the parameters in which they differ as tell them apart.
-
-    A parameter goes by its last name where that is clear: `size = 10`, `target = MeanArgmax`.
-    """
-    chosen: list[str] = []
-    groups = 1
-    for name in differences(configurations):
-        apart = len({tuple(one.get(each) for each in (*chosen, name)) for one in configurations})
-        if apart > groups:
-            chosen, groups = [*chosen, name], apart
-    last = [name.rpartition(".")[2] for name in chosen]
-    short = {name: end if last.count(end) == 1 else name for name, end in zip(chosen, last)}
-    return [
-        ", ".join(f"{short[name]} = {_shown(one[name])}" for name in chosen if name in one) for one in configurations
-    ]
-
-
-def _shown(value: str) -> str:
-    """`@selection.MeanArgmax` is MeanArgmax."""
-    return value.rpartition(".")[2] if value.startswith("@") else value
+def better(one: Configuration, other: Configuration) -> Interval:
+    """How likely a seed of one configuration does better than one of another, both of the same task."""
+    ours, theirs = one.ranking(), other.ranking()
+    if len(ours[0]) != len(theirs[0]):  # the summary of one has no score: made by another version
+        ours, theirs = [seed[-1:] for seed in ours], [seed[-1:] for seed in theirs]
+    rank = {seed: float(place) for place, seed in enumerate(sorted({*ours, *theirs}))}
+    return probability_of_improvement([[rank[seed] for seed in ours]], [[rank[seed] for seed in theirs]])
 
 
 def _cell(value: Any) -> str:

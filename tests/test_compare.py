@@ -10,7 +10,8 @@ import pytest
 
 import explore
 from explore.cli import main
-from explore.compare import compare, names_by_difference
+from explore.compare import compare
+from explore.configurations import names_by_difference
 from explore.errors import UserError
 from explore.statistics import mean_interval, survival
 
