@@ -12,10 +12,13 @@ import dm_env
 import numpy as np
 import torch
 
-from explore.interfaces import Agent, Judge, Spec
+from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.loop import Progress, play, train
+from explore.record import CURVES
 from explore.rehearsal import rehearse_resume
 from explore.rows import episode_columns
+from explore.sightings import sightings
+from explore.snapshots import is_due
 from explore.state import Tree, captured, check_fits, restore, skeleton
 from explore.streams import Streams, global_generators, integer_seed
 
@@ -34,6 +37,10 @@ class Experiment:
         minutes have passed; None: not by time.
       checkpoint_every: writes a checkpoint after every so many episodes; None: not by episodes.
         With None for both there are no checkpoints.
+      snapshots: how many times, whenever episodes grow tenfold, it is recorded what the agent believes
+        and where it has been, for the pictures of `explore report`; 6: after episodes 1, 2, 3, 5, 7,
+        10, 15, 22, ...; None: never.
+      observers: who watches the run, such as [@observer.TensorBoard].
       threads: torch threads; networks this small are fastest with one.
       device: where tensors live: cpu, cuda, ...
     """
@@ -48,12 +55,14 @@ class Experiment:
         stop_when_solved: bool = False,
         checkpoint_minutes: float | None = 5.0,
         checkpoint_every: int | None = None,
+        snapshots: int | None = 6,
+        observers: Sequence[type[Observer]] = (),
         threads: int = 1,
         device: str = "cpu",
     ):
         counts = {
             "episodes": episodes, "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every,
-            "threads": threads,
+            "snapshots": snapshots, "threads": threads,
         }  # fmt: skip
         for name, number in counts.items():
             if number is not None and number < 1:
@@ -64,7 +73,8 @@ class Experiment:
             raise ValueError(f"checkpoint_minutes must be None or at least 0, got {checkpoint_minutes!r}")
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
         self.checkpoint_minutes, self.checkpoint_every = checkpoint_minutes, checkpoint_every
-        self.seeds, self.threads = _checked_seeds(seeds), threads
+        self.seeds, self.threads, self.snapshots = _checked_seeds(seeds), threads, snapshots
+        self.observers = [observer() for observer in observers]
         self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
         self.environments = [self._build(seed) for seed in self.seeds]
         self.evaluators = [self._build(seed) for seed in self.seeds] if evaluate_every else []
@@ -74,7 +84,12 @@ class Experiment:
         spec = _spec(self.environments[0])
         self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
+        column, how = self.judges[0].curve
+        if column not in self.columns or how not in CURVES:
+            kind = type(self.judges[0]).__name__
+            raise ValueError(f"curve of {kind} must be a column of episodes.csv and one of {CURVES}, got {column, how}")
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
+        self.sightings = sightings(self.environments[0], len(self.seeds))
         self._skeleton: Tree = None  # of the state when newly built
 
     @property
@@ -94,10 +109,17 @@ class Experiment:
     def train(self) -> Iterator[list[dict[str, Any]]]:
         """Trains all seeds from where they are; yields the rows of `episodes.csv` as episodes end."""
         rows = train(
-            self.agent, self.environments, self.judges, self.seeds, self.episodes, self._evaluate, self.progress
-        )
+            self.agent, self.environments, self.judges, self.seeds, self.episodes, self._evaluate, self.progress,
+            self.sightings,
+        )  # fmt: skip
         while not self.is_over:
             yield next(rows)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """What there is to picture if a snapshot is due after the episode at hand, see `explore.snapshots`."""
+        if self.snapshots is None or self.sightings is None or not is_due(self.progress.episode, self.snapshots):
+            return {}
+        return self.sightings.picture(self.agent)
 
     def _evaluate(self, episode: int) -> Sequence[float] | None:
         if self.evaluate_every is None or episode % self.evaluate_every:
@@ -140,7 +162,8 @@ class Experiment:
 
     def _changing(self) -> dict[str, Any]:
         task = _Task(self.environments, self.evaluators, self.judges)
-        return {"agent": self.agent, "task": task, "progress": self.progress, "generators": global_generators()}
+        seen = {"progress": self.progress, "sightings": self.sightings}
+        return {"agent": self.agent, "task": task, **seen, "generators": global_generators()}
 
 
 @dataclass

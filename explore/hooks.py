@@ -58,6 +58,11 @@ def explore_schedules() -> list[type]:  # type: ignore[empty-body]
 
 
 @hookspec
+def explore_observers() -> list[type]:  # type: ignore[empty-body]
+    """Observers (slot `observer`): subclasses of `interfaces.Observer`."""
+
+
+@hookspec
 def explore_launchers() -> list[type]:  # type: ignore[empty-body]
     """Launchers (slot `launcher`): subclasses of `interfaces.Launcher`."""
 

@@ -125,6 +125,11 @@ class IndexedValue:
         outputs = [torch.cat([stack.prior(chunk) for stack in self.stacks], -1) for chunk in chunks]
         return torch.cat(outputs, 1)[:, : obs.shape[1]]
 
+    def prior_alone(self, obs: Tensor) -> Features:
+        """Of the frozen priors as they are joined with networks that give 0, at every action."""
+        frozen = self._split(self.prior_features(obs))
+        return self._joined([torch.zeros_like(prior) for prior in frozen], frozen)
+
     @property
     def prior_shape(self) -> tuple[int, ...]:
         """What `prior_features` gives for an observation; empty without a prior."""

@@ -11,6 +11,7 @@ import dm_env
 import numpy as np
 
 from explore.interfaces import Agent, Judge
+from explore.sightings import Sightings
 
 
 @dataclass
@@ -29,13 +30,16 @@ def train(
     episodes: int,
     evaluate: Callable[[int], Sequence[float] | None],
     progress: Progress,
+    sightings: Sightings | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Plays the episodes of all lanes that are still to come, and yields their rows as they end."""
     while progress.episode < episodes:
         begin = partial(agent.begin_episode, progress=progress.episode / episodes)
-        returns, lengths = play(environments, agent.act, begin, agent.observe)
+        returns, lengths = play(environments, agent.act, begin, agent.observe, sightings)
         progress.episode += 1
         progress.steps += lengths
+        if sightings is not None:
+            sightings.end(progress.episode, returns, lengths)
         metrics = agent.metrics()
         rows = [
             {"seed": seed, "episode": progress.episode, "return": returns[lane], "length": int(lengths[lane])}
@@ -54,6 +58,7 @@ def play(
     act: Callable[[np.ndarray, Sequence[bool]], Sequence[int]],
     begin: Callable[[np.ndarray], None],
     observe: Callable[[Sequence[int], Sequence[dm_env.TimeStep], Sequence[bool]], None] | None = None,
+    sightings: Sightings | None = None,
 ) -> tuple[list[float], np.ndarray]:
     """One episode of every lane: its return and its length."""
     timesteps = [environment.reset() for environment in environments]
@@ -65,7 +70,7 @@ def play(
     begin(observations)
     while any(active):
         actions = act(observations, active)
-        observations = observations.copy()  # an agent may have kept the last ones
+        before, observations = observations, observations.copy()  # an agent may have kept the last ones
         for lane, environment in enumerate(environments):
             if active[lane]:
                 timestep = timesteps[lane] = environment.step(actions[lane])
@@ -73,6 +78,8 @@ def play(
                 returns[lane] += float(timestep.reward)
         if observe is not None:
             observe(actions, timesteps, active)
+        if sightings is not None:
+            sightings.step(before, actions, timesteps, active)
         lengths += active
         active = [on and not timestep.last() for on, timestep in zip(active, timesteps)]
     return returns, lengths

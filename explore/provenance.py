@@ -22,8 +22,8 @@ from explore.gin_files import bindings_in
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
-FREE = ("experiment.episodes", "experiment.checkpoint_minutes", "experiment.checkpoint_every")
-"""Parameters that may be others when a run is resumed: what was computed so far does not depend on them."""
+FREE = ("experiment.episodes", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.")
+"""How the names of parameters begin that may be others when a run is resumed: they change nothing so far."""
 
 
 def provenance(registry: Registry) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def rebound(before: str, after: str) -> list[str]:
     """The parameters whose values differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
     old, new = bindings_in(before), bindings_in(after)
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and name not in FREE]
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and not name.startswith(FREE)]
     return [f"{name} = {old.get(name, '(not set)')} (now {new.get(name, '(not set)')})" for name in names]
 
 

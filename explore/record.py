@@ -4,6 +4,7 @@
         run.json       status, seeds, command line, and the versions of all that took part
         episodes.csv   a row per seed and episode
         summary.json   per seed and over seeds
+        snapshots/     what was believed at some moments, see `explore.snapshots`
         checkpoint/    the state of the run after its latest episodes, see `explore.checkpoint`
         .lock          held by the process that runs it
 
@@ -31,11 +32,13 @@ from explore import files
 from explore.checkpoint import Checkpoints
 from explore.errors import FolderTaken, RunFailed, UserError
 from explore.rows import EVERY_RUN, Rows
+from explore.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from explore.interfaces import Judge
 
 FORMAT = 2
+CURVES = ("sum", "mean", "max")
 BEFORE_IT_BEGINS = {".lock", "config.gin", "episodes.csv"}
 """All that a folder can hold of a run that was killed before it had a `run.json`."""
 
@@ -49,6 +52,7 @@ class Run:
         self.quiet = quiet
         self.resumed_after = 0  # the episode after which this process took it up
         self.checkpoints = Checkpoints(folder / "checkpoint")
+        self.snapshots = Snapshots(folder / "snapshots", len(info["seeds"]))
         self._lock = lock
         self.rows = Rows(folder / "episodes.csv", info["columns"])
 
@@ -59,6 +63,8 @@ class Run:
         *,
         name: str,
         config: str,
+        task: str,
+        curve: Sequence[str],
         columns: Sequence[str],
         seeds: Sequence[int],
         episodes: int,
@@ -69,6 +75,8 @@ class Run:
         info = {
             "format": FORMAT,
             "name": name,
+            "task": task,
+            "curve": list(curve),
             "status": "running",
             "reason": None,
             "started": _now(),
@@ -149,6 +157,7 @@ class Run:
         self.info["resumed"] = [*self.info["resumed"], resumed]
         try:
             self.checkpoints.remove_after(after)
+            self.snapshots.remove_after(after)
             self.rows.cut(rows)
             (self.folder / "summary.json").unlink(missing_ok=True)  # it is of an end that is none any more
             if config != self.config:
@@ -175,6 +184,13 @@ class Run:
         """Appends rows to `episodes.csv`."""
         self.rows.add(rows)
 
+    def add_snapshot(self, episode: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Adds what was believed after an episode."""
+        try:
+            self.snapshots.write(episode, arrays)
+        except OSError as error:
+            raise RunFailed(f"cannot write to {self.snapshots.folder}: {error.strerror}") from error
+
     def finish(
         self, status: str, summary: Mapping[str, Any], reason: str | None = None, seconds: float | None = None
     ) -> None:
@@ -186,6 +202,17 @@ class Run:
                 files.write(self.folder / name, texts[name])
         except OSError as error:
             raise RunFailed(f"cannot write the summary to {self.folder}: {error.strerror}") from error
+
+    @property
+    def task(self) -> str:
+        """The name of the environment."""
+        return self.info.get("task") or str(self.summary.get("task"))
+
+    @property
+    def curve(self) -> tuple[str, str]:
+        """How its learning is to be shown, see `Judge.curve`."""
+        column, how = self.info.get("curve") or ("return", "mean")
+        return column, how
 
     @property
     def config(self) -> str:
@@ -282,6 +309,8 @@ def _is_list(of: type) -> Callable[[Any], bool]:
 
 INFO: dict[str, Callable[[Any], bool]] = {
     "name": lambda value: isinstance(value, str),
+    "task": lambda value: isinstance(value, str | None),
+    "curve": lambda value: value is None or (_is_list(str)(value) and len(value) == 2 and value[1] in CURVES),
     "status": lambda value: value in ("running", "done", "interrupted", "failed"),
     "seeds": lambda value: _is_list(int)(value) and bool(value),
     "episodes": lambda value: type(value) is int,

@@ -30,7 +30,7 @@ class Recorder:
     def run_to_the_end(self) -> None:
         with Interrupts() as interrupts:
             try:
-                _tell(self.registry.hook.explore_run_started, run=self.run)
+                self._tell("run_started", run=self.run)
                 self._train(interrupts)
                 summary = self._summary()
             except KeyboardInterrupt as interrupt:
@@ -69,7 +69,9 @@ class Recorder:
         seconds = round(time.perf_counter() - self.started, 3)
         rows = [{**row, "seconds": seconds} for row in rows]
         self.run.add(rows)
-        _tell(self.registry.hook.explore_episode_finished, run=self.run, rows=rows)
+        if snapshot := self.experiment.snapshot():
+            self.run.add_snapshot(self.experiment.progress.episode, snapshot)
+        self._tell("episode_finished", run=self.run, rows=rows)
 
     def _checkpoint_is_due(self) -> bool:
         """The first comes after the first episode, to show early whether it can be written."""
@@ -106,7 +108,13 @@ class Recorder:
         try:
             self.run.finish(status, summary, reason, seconds=time.perf_counter() - self.started)
         finally:
-            _tell(self.registry.hook.explore_run_finished, run=self.run, summary=summary)
+            self._tell("run_finished", run=self.run, summary=summary)
+
+    def _tell(self, what: str, **news: Any) -> None:
+        """Calls the lifecycle hook and the observers; a plugin whose code fails there ends the run, and is named."""
+        _call(getattr(self.registry.hook, f"explore_{what}"), **news)
+        for observer in self.experiment.observers:
+            getattr(observer, what)(**news)
 
     def _where(self) -> str:
         """Where an interrupted run stands, and how to go on with it."""
@@ -117,8 +125,8 @@ class Recorder:
         return f"saved after episode {self.saved} of {self.experiment.episodes}; to go on: {self.resuming}"
 
 
-def _tell(hook: Any, **news: Any) -> None:
-    """Calls a lifecycle hook; what a plugin that watches does wrong ends the run, and the plugin is named."""
+def _call(hook: Any, **news: Any) -> None:
+    """Calls a lifecycle hook; what a plugin that watches does wrong is told with its name and line."""
     try:
         hook(**news)
     except (Exception, SystemExit) as error:

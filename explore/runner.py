@@ -118,6 +118,8 @@ def _begin(folder: Path | None, wanted: _Wanted, resume: bool) -> Run:
         folder,
         name=_name(wanted.config),
         config=loaded.text(),
+        task=experiment.task,
+        curve=experiment.judges[0].curve,
         columns=experiment.columns,
         seeds=experiment.seeds,
         episodes=experiment.episodes,

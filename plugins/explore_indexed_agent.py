@@ -157,6 +157,16 @@ class Indexed(Agent):
     def metrics(self) -> dict[str, Sequence[Any]]:
         return {"index": self.function.describe_index(self.index), **self.latest}
 
+    def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        obs = self._tensor(observations)
+        features = {"": self.function.acting_features(obs)}
+        if self.function.prior.has_twin:
+            features["prior_"] = self.function.prior_alone(obs)
+        mean_index = self.function.mean_index()
+        means = {f"{whose}mean": self.function.values(f, mean_index).squeeze(2) for whose, f in features.items()}
+        stds = {f"{whose}uncertainty": self.function.std(f) for whose, f in features.items()}
+        return {name: tensor.numpy(force=True) for name, tensor in (means | stds).items()}
+
     def cost(self) -> dict[str, int]:
         batches = self.batches_per_episode if self.learn_every is None else 1
         updates = batches * sum(self.phases)

@@ -187,6 +187,7 @@ class History:
         assert outcome.rows == self.twin.rows, f"other rows: {self}"
         assert outcome.summary == self.twin.summary, f"another summary: {self}"
         assert outcome.config == self.twin.config, f"another configuration: {self}"
+        assert outcome.snapshots == self.twin.snapshots, f"other snapshots: {self}"
         different = [*differences(outcome.state, self.twin.state)]
         assert not different, f"another final state, at {different[:5]}: {self}"
         shutil.rmtree(self.place)
@@ -219,6 +220,7 @@ class Outcome:
     rows: list[bytes]
     summary: bytes
     config: bytes
+    snapshots: dict[str, bytes]
     state: Any
 
     @classmethod
@@ -228,7 +230,8 @@ class Outcome:
         state = loaded(run.checkpoints.read(max(run.checkpoints.episodes())))
         del state["rows"]  # a checksum of the wall clock, too
         summary, config = ((folder / name).read_bytes() for name in ("summary.json", "config.gin"))
-        return cls(whole_rows(folder), summary, config, state)
+        snapshots = {path.name: path.read_bytes() for path in (folder / "snapshots").iterdir()}
+        return cls(whole_rows(folder), summary, config, snapshots, state)
 
 
 def fork(work: Callable[[], int], log: Path) -> int:

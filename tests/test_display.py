@@ -64,6 +64,8 @@ def show(tmp_path, clock):
             tmp_path / "out",
             name="pins",
             config="",
+            task="DeepSea",
+            curve=("return", "sum"),
             columns=episode_columns(AGENT, ("treasure",) if treasure else (), evaluated=False),
             seeds=range(seeds),
             episodes=episodes or len(returns),

@@ -26,6 +26,8 @@ def create(folder=None, **changes):
     details = {
         "name": "pins",
         "config": "experiment.episodes = 3\n",
+        "task": "DeepSea",
+        "curve": ("return", "sum"),
         "columns": COLUMNS,
         "seeds": [0, 7],
         "episodes": 3,

@@ -26,7 +26,7 @@ import dm_env
 from explore.interfaces.agent import Agent, Judge
 from explore.interfaces.networks import Members, Prior, ScaleModule, Spec, UncertaintyModule, ValueNetwork
 from explore.interfaces.objective import Objective, Phase, Schedule, scheduled
-from explore.interfaces.running import Launcher, News, Task
+from explore.interfaces.running import Launcher, News, Observer, Task
 from explore.interfaces.selection import Beliefs, Features, Index, Selection, argmax
 from explore.streams import Streams
 
@@ -39,12 +39,13 @@ SLOTS: dict[str, tuple[str, type]] = {
     "environment": ("explore_environments", dm_env.Environment),
     "agent": ("explore_agents", Agent),
     "schedule": ("explore_schedules", Schedule),
+    "observer": ("explore_observers", Observer),
     "launcher": ("explore_launchers", Launcher),
 }
 """Slot -> its hook and the base class of its components."""
 
 __all__ = [
     "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Launcher", "Members", "News",
-    "Objective", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "Task",
+    "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "Task",
     "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
 ]  # fmt: skip

@@ -45,6 +45,14 @@ class Agent(ABC):
         """The values of `columns` for the episode at hand, each with one entry per lane."""
         return {}
 
+    def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        """What it makes of observations, for pictures: `observations [lanes, batch, ...]` to arrays `[lanes, batch,
+        actions]`. Known to reports are `mean`, `uncertainty`, `prior_mean` and `prior_uncertainty`.
+
+        Nothing of what follows in the run may depend on whether it was asked.
+        """
+        return {}
+
     def cost(self) -> dict[str, int]:
         """What it has taken so far, for comparisons: `parameters` (trained, of one seed), `updates` and
         `samples` (learned from, of all seeds)."""
@@ -59,6 +67,8 @@ class Judge:
     """
 
     columns: tuple[str, ...] = ()  # its own columns of `episodes.csv`
+    curve: ClassVar[tuple[str, str]] = ("return", "mean")
+    """How learning is shown: a column of `episodes.csv`; its "sum" so far, or "mean" or "max" of the last 100."""
     decides: ClassVar[bool] = False  # whether it ever sets `solved_at`
 
     def __init__(self, environment: dm_env.Environment):
@@ -72,7 +82,12 @@ class Judge:
         return {}
 
     def summary(self) -> dict[str, Any]:
-        """This seed's entry in `summary.json`."""
+        """This seed's entry in `summary.json`.
+
+        Comparisons and reports also know `score` and `normalised_return`, both from 0 to 1 (bsuite's
+        score; the mean return as a share of the best possible), and `size`, of a task whose
+        difficulty for dithering doubles with it.
+        """
         recent = self.returns[-100:]
         return {
             "episodes": len(self.returns),

@@ -1,4 +1,4 @@
-"""Where the cells of a sweep are run."""
+"""Who watches a run, and where the cells of a sweep are run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from explore.record import Run
+
+
+class Observer:
+    """Slot `observer`: watches the runs whose `experiment.observers` names it, and may write down what it sees.
+
+    It changes nothing: a run gives the same bytes whoever watches. Built before the run's folder is;
+    what is missing, such as a package, is said there with a `ValueError`. What it keeps is not part of
+    checkpoints: when a run goes on, `run.resumed_after` is the episode it goes on after.
+
+    Example:
+
+        class Treasures(Observer):
+            def episode_finished(self, run, rows):
+                for row in rows:
+                    if row["return"] > 0.5:
+                        print(f"seed {row['seed']} found the treasure in episode {row['episode']}")
+    """
+
+    def run_started(self, run: Run) -> None:
+        """The run is about to begin, or to go on; `run.folder` exists and holds `config.gin`."""
+
+    def episode_finished(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
+        """All seeds have finished an episode; `rows` are their new lines of `episodes.csv`."""
+
+    def run_finished(self, run: Run, summary: dict[str, Any]) -> None:
+        """The run is over: done, interrupted or failed (`run.status`); `summary` is `summary.json`."""
 
 
 @dataclass(frozen=True)

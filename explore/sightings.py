@@ -1,0 +1,138 @@
+"""What pictures of a run need and its rows do not tell: where each seed has been.
+
+An environment whose one-hot observations can be laid out as a picture says so with a method
+`belief_map() -> [rows, columns]`: the number of the observation at each place, -1 where there is none.
+Then visits are counted. Of other environments the best episode of each seed is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+
+from explore.interfaces import Agent
+
+MOST_NUMBERS = 1000
+"""In an observation: whole episodes of larger ones, such as images, are not kept."""
+
+
+class Visits:
+    """How often each seed was at each place of a map."""
+
+    def __init__(self, places: np.ndarray, lanes: int, observations: int):
+        fits = places.ndim == 2 and places.dtype.kind == "i" and places.min() >= -1 and places.max() < observations
+        if not fits:
+            raise ValueError(f"belief_map() must give numbers of observations [rows, columns], or -1, got {places!r}")
+        self.places = places
+        self.counts = np.zeros((lanes, observations), np.int64)
+        self._lanes = np.arange(lanes)
+
+    def step(
+        self,
+        observations: np.ndarray,
+        actions: Sequence[int],
+        timesteps: Sequence[dm_env.TimeStep],
+        active: Sequence[bool],
+    ) -> None:
+        self.counts[self._lanes, observations] += active
+
+    def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
+        """Visits have been counted already."""
+
+    def picture(self, agent: Agent) -> dict[str, np.ndarray]:
+        """Visits and beliefs at every place, `[lanes, rows, columns]` and `[lanes, rows, columns, actions]`."""
+        there = self.places >= 0
+        shape = (len(self.counts), *self.places.shape)
+        beliefs = agent.beliefs(np.broadcast_to(self.places[there], (len(self.counts), there.sum())))
+        arrays = {"visits": np.full(shape, -1, np.int64)}
+        arrays["visits"][:, there] = self.counts[:, self.places[there]]
+        for name, values in beliefs.items():
+            arrays[name] = np.full((*shape, values.shape[-1]), np.nan, np.float32)
+            arrays[name][:, there] = values
+        return arrays
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"counts": self.counts}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if state["counts"].shape != self.counts.shape:
+            raise ValueError(f"visits have shape {state['counts'].shape}, expected {self.counts.shape}")
+        self.counts[:] = state["counts"]
+
+
+class BestEpisodes:
+    """The episode of each seed with the highest return, the first of equals, step by step."""
+
+    def __init__(self, lanes: int):
+        self.episode = [0] * lanes
+        self.best = [-np.inf] * lanes
+        self.observations: list[np.ndarray] = [np.zeros(0)] * lanes  # [steps, ...]
+        self.actions = [np.zeros(0, np.int64)] * lanes
+        self.rewards = [np.zeros(0)] * lanes
+        self._path: list[tuple[np.ndarray, np.ndarray, list[float]]] = []
+
+    def step(
+        self,
+        observations: np.ndarray,
+        actions: Sequence[int],
+        timesteps: Sequence[dm_env.TimeStep],
+        active: Sequence[bool],
+    ) -> None:
+        self._path.append((observations, np.array(actions), [timestep.reward for timestep in timesteps]))
+
+    def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
+        for lane, episode_return in enumerate(returns):
+            if episode_return > self.best[lane]:
+                path = self._path[: lengths[lane]]
+                self.episode[lane], self.best[lane] = episode, float(episode_return)
+                self.observations[lane] = np.array([observations[lane] for observations, _, _ in path])
+                self.actions[lane] = np.array([actions[lane] for _, actions, _ in path], np.int64)
+                self.rewards[lane] = np.array([rewards[lane] for _, _, rewards in path], float)
+        self._path = []
+
+    def picture(self, agent: Agent) -> dict[str, np.ndarray]:
+        """The episodes, padded to the longest, and beliefs along them, `[lanes, longest, actions]`."""
+        lengths = np.array([len(actions) for actions in self.actions])
+        longest = max(range(len(lengths)), key=lambda lane: lengths[lane])
+        observations = np.stack([_padded(path, self.observations[longest]) for path in self.observations])
+        arrays = {
+            "best_episode": np.array(self.episode),
+            "best_return": np.array(self.best),
+            "lengths": lengths,
+            "observations": observations.astype(np.float32),
+            "actions": np.stack([_padded(path, np.full(lengths.max(), -1)) for path in self.actions]),
+            "rewards": np.stack([_padded(path, np.full(lengths.max(), np.nan)) for path in self.rewards]),
+        }
+        for name, values in agent.beliefs(observations).items():
+            beyond = np.arange(lengths.max()) >= lengths[:, None]
+            arrays[name] = np.where(beyond[..., None], np.float32(np.nan), values.astype(np.float32))
+        return arrays
+
+    def state_dict(self) -> dict[str, Any]:
+        names = ("episode", "best", "observations", "actions", "rewards")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name in ("episode", "best", "observations", "actions", "rewards"):
+            if len(state[name]) != len(self.episode):
+                raise ValueError(f"best episodes have {name} of {len(state[name])} seeds, expected {len(self.episode)}")
+            setattr(self, name, [*state[name]])
+
+
+Sightings = Visits | BestEpisodes
+
+
+def sightings(environment: dm_env.Environment, lanes: int) -> Sightings | None:
+    """What is to be kept of the episodes in an environment; None if an observation is too large."""
+    spec = environment.observation_spec()
+    if isinstance(spec, dm_env.specs.DiscreteArray) and hasattr(environment, "belief_map"):
+        return Visits(np.asarray(environment.belief_map()), lanes, int(spec.num_values))
+    return BestEpisodes(lanes) if np.prod(spec.shape, dtype=int) <= MOST_NUMBERS else None
+
+
+def _padded(path: np.ndarray, longest: np.ndarray) -> np.ndarray:
+    """A path followed by the rest of a longer one."""
+    return np.concatenate([path, longest[len(path) :]])
