@@ -42,6 +42,7 @@ BUILT_INS: tuple[str, ...] = (
     "explore_bsuite",
     "explore_indexed_agent",
     "explore_display",
+    "explore_tensorboard",
     "explore_local_launcher",
     "explore_ray_launcher",
 )

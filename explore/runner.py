@@ -66,7 +66,8 @@ def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: b
     """The agent of a run as it is in the latest checkpoint, to be asked for values, uncertainty and actions."""
     run = Run.open(Path(folder))
     registry = _plugins_of(run, _listed(plugins))
-    loaded = configuration.load(run.folder / "config.gin", (), registry, allow_imports=allow_imports)
+    nobody = ["experiment.observers = ()"]  # as nothing is run
+    loaded = configuration.load(run.folder / "config.gin", nobody, registry, allow_imports=allow_imports)
     patience = 20 if run.status == "running" else 0  # a checkpoint may be replaced while it is read
     while True:
         agent: Agent = loaded.build().agent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from numbers import Real
 from typing import Any
 
 import dm_env
@@ -12,6 +13,26 @@ from explore_cartpole_swingup import CartpoleSwingup
 from explore_deep_sea import DeepSea
 
 from explore import hookimpl
+from explore.interfaces import Judge
+
+
+class BsuiteJudge(Judge):
+    """Writes down what an environment of bsuite reports of itself, for bsuite's own analysis.
+
+    The columns are the numbers of its `bsuite_info` as an episode ends, by names such as
+    `bsuite_total_regret`: with a prefix, lest an agent has a column of that name.
+    """
+
+    def __init__(self, environment: dm_env.Environment):
+        super().__init__(environment)
+        self.columns = tuple(self._report())
+
+    def episode(self, episode_return: float) -> dict[str, float]:
+        return super().episode(episode_return) | self._report()
+
+    def _report(self) -> dict[str, float]:
+        report = self.environment.bsuite_info()
+        return {f"bsuite_{name}": float(number) for name, number in report.items() if isinstance(number, Real)}
 
 
 class Bsuite(dm_env.Environment):
@@ -42,8 +63,12 @@ class Bsuite(dm_env.Environment):
     def action_spec(self) -> specs.DiscreteArray:
         return self._environment.action_spec()
 
+    @property
+    def judge(self) -> type[Judge]:
+        return getattr(self._environment, "judge", BsuiteJudge)
+
     def __getattr__(self, name: str) -> Any:
-        """All else, the judge included, is the environment's own."""
+        """All else is the environment's own."""
         return getattr(self._environment, name)
 
 

@@ -11,6 +11,7 @@ from dm_env import specs
 
 from explore import hookimpl
 from explore.interfaces import Judge
+from explore.scores import GOOD_RETURN, PERFECT_RETURN, swingup_score
 
 GRAVITY = 9.8
 FORCE = 10.0
@@ -27,24 +28,27 @@ class CartpoleSwingupJudge(Judge):
     solved the task: here it is at its first episode of more than 100.
     """
 
+    columns = ("upright",)
+    curve = ("return", "max")
     decides = True
+    environment: CartpoleSwingup
 
     def episode(self, episode_return: float) -> dict[str, float]:
-        columns = super().episode(episode_return)
-        if self.solved_at is None and episode_return > 100:
+        super().episode(episode_return)
+        if self.solved_at is None and episode_return > GOOD_RETURN:
             self.solved_at = len(self.returns)
-        return columns
+        return {"upright": self.environment.upright}
 
     def summary(self) -> dict[str, Any]:
-        return super().summary() | {"score": self.score()}
+        return super().summary() | {"score": self.score(), "normalised_return": self.normalised_return()}
 
     def score(self) -> float | None:
         """bsuite's score, from 0 to 1; None before the first episode."""
-        returns = self.returns[:1000]
-        if not returns:
-            return None
-        share = min(max(float(np.mean(returns)) / 700, 0.0), 1.0)
-        return 0.5 * share + 0.5 * (max(returns) > 100)
+        return swingup_score(self.returns, every_episode=True) if self.returns else None
+
+    def normalised_return(self) -> float | None:
+        """The mean return as a share of what is perfect in bsuite's eyes; None before the first episode."""
+        return float(np.clip(np.mean(self.returns) / PERFECT_RETURN, 0, 1)) if self.returns else None
 
 
 class CartpoleSwingup(dm_env.Environment):
@@ -107,6 +111,7 @@ class CartpoleSwingup(dm_env.Environment):
         self._timescale = timescale
         self._max_time = max_time
         self._init_range = init_range
+        self.upright = 0  # steps of this episode that were rewarded
         self._rng = np.random.RandomState(seed)
         self._over = True
 
@@ -117,6 +122,7 @@ class CartpoleSwingup(dm_env.Environment):
         self._point_pole(math.pi + theta)
         self._time = 0.0
         self._over = False
+        self.upright = 0
         return dm_env.restart(self._observation())
 
     def step(self, action: int) -> dm_env.TimeStep:
@@ -130,6 +136,7 @@ class CartpoleSwingup(dm_env.Environment):
             and abs(self._x) < self._x_reward_threshold
             and abs(self._x_dot) < self._x_dot_threshold
         )
+        self.upright += upright
         reward = float(upright) - self._move_cost * abs(push)
         self._over = self._time > self._max_time or abs(self._x) > self._x_threshold
         if self._over:

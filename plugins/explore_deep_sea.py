@@ -10,6 +10,7 @@ from dm_env import specs
 
 from explore import hookimpl
 from explore.interfaces import Judge
+from explore.scores import BAD_SHARE, DEEP_SEA_EPISODES, FIRST_JUDGED, FORGIVENESS
 from explore.streams import integer_seed
 
 
@@ -19,19 +20,22 @@ class DeepSeaJudge(Judge):
     A bad episode is one that left the diagonal by a move to the left. Solved, as in bsuite's
     analysis: bad episodes are fewer than 0.9 of all so far; where transitions are random and luck
     may look like skill, fewer than 0.8, from episode 100 on. (bsuite looks only at the episodes it
-    logs, this at every one.)
+    logs, this at every one.) The score is bsuite's, too: 1 if solved sooner than by dithering and
+    within the first 10,000 episodes, else 0.
 
     Learned, the paper's "cumulative reward grows linearly at the end of training": the last 100
     episodes reach the treasure at least half as often as the best policy would.
     """
 
     columns = ("treasure", "bad")
+    curve = ("return", "sum")
     decides = True
     environment: DeepSea
 
     def __init__(self, environment: DeepSea):
         super().__init__(environment)
-        self.bad_share, self.first_judged = (0.9, 1) if environment.deterministic else (0.8, 100)
+        task = "deep_sea" if environment.deterministic else "deep_sea_stochastic"
+        self.bad_share, self.first_judged = BAD_SHARE[task], FIRST_JUDGED[task]
         self.treasures: list[bool] = []
         self.bad_episodes = 0
 
@@ -53,7 +57,23 @@ class DeepSeaJudge(Judge):
             "first_treasure": self.treasures.index(True) + 1 if any(self.treasures) else None,
             "treasures": sum(self.treasures),
             "learned": bool(recent) and sum(recent) >= wanted,
+            "score": self.score(),
+            "normalised_return": self.normalised_return(),
+            "size": self.environment.size,
         }
+
+    def score(self) -> float | None:
+        """bsuite's score of one size, from every episode; None before the first."""
+        if not self.returns:
+            return None
+        in_time = min(2**self.environment.size + FORGIVENESS, DEEP_SEA_EPISODES + 1)
+        return float(self.solved_at is not None and self.solved_at < in_time)
+
+    def normalised_return(self) -> float | None:
+        """None before the first episode, and where the treasure is not worth the moves."""
+        if not self.returns or not self.environment.best_return:
+            return None
+        return float(np.clip(np.mean(self.returns) / self.environment.best_return, 0, 1))
 
 
 class DeepSea(dm_env.Environment):
@@ -95,7 +115,8 @@ class DeepSea(dm_env.Environment):
             raise ValueError(f"unscaled_move_cost must be finite, got {unscaled_move_cost!r}")
         self.size = size
         self.deterministic = deterministic
-        self.treasure_chance = 1.0 if deterministic else (1 - 1 / size) ** (size - 1)  # of the best policy
+        self.treasure_chance = _success(size, deterministic) ** (size - 1)  # of the best policy
+        self.best_return = _best_return(size, deterministic, unscaled_move_cost)
         self.treasure = False  # whether this episode reached it
         self.bad = False  # whether this episode went left from the diagonal
         self._move_cost = unscaled_move_cost / size
@@ -139,6 +160,10 @@ class DeepSea(dm_env.Environment):
         numbers[other] = np.arange(len(reachable[0]), self.size**2)
         return numbers
 
+    def belief_map(self) -> np.ndarray:
+        """The cells that can be reached, where they are in the grid; -1 elsewhere."""
+        return np.where(np.tri(self.size, dtype=bool), self.cells(), -1)
+
     def _observation(self) -> np.int32:
         row = min(self._row, self.size - 1)
         return np.int32(row * (row + 1) // 2 + self._column)
@@ -148,6 +173,22 @@ class DeepSea(dm_env.Environment):
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(2, name="action")
+
+
+def _success(size: int, deterministic: bool) -> float:
+    """The chance that a move to the right is one."""
+    return 1.0 if deterministic else 1 - 1 / size
+
+
+def _best_return(size: int, deterministic: bool, unscaled_move_cost: float) -> float:
+    """The mean return of the best policy, which is 0 where the treasure is not worth the moves.
+
+    It goes right as long as it is on the diagonal; off it the treasure is lost, so it goes left for
+    nothing, unless moves to the right are paid for.
+    """
+    success = _success(size, deterministic)
+    moves = sum(success**row for row in range(size)) if unscaled_move_cost > 0 else size  # to the right, on average
+    return max(0.0, success ** (size - 1) - unscaled_move_cost / size * moves)
 
 
 @hookimpl

@@ -18,7 +18,7 @@ from bsuite.bsuite import EXPERIMENT_NAME_TO_ENVIRONMENT
 from bsuite.environments.deep_sea import DeepSea as BsuiteDeepSea
 from bsuite.experiments.cartpole_swingup.cartpole_swingup import CartpoleSwingup as BsuiteCartpoleSwingup
 from dm_env import specs
-from explore_bsuite import Bsuite
+from explore_bsuite import Bsuite, BsuiteJudge
 from explore_cartpole_swingup import CartpoleSwingup, CartpoleSwingupJudge
 from explore_deep_sea import DeepSea, DeepSeaJudge
 
@@ -62,6 +62,30 @@ def episodes_of_both(seed: int, **settings: Any) -> Iterator[tuple[DeepSea, Bsui
 
 def test_cells_that_can_be_reached_are_numbered_first() -> None:
     assert DeepSea(0, size=3).cells().tolist() == [[0, 6, 7], [1, 2, 8], [3, 4, 5]]
+
+
+def test_the_map_of_deep_sea_lacks_the_cells_that_cannot_be_reached() -> None:
+    assert DeepSea(0, size=3).belief_map().tolist() == [[0, -1, -1], [1, 2, -1], [3, 4, 5]]
+
+
+def best_mean_return(size: int, deterministic: bool, unscaled_move_cost: float) -> float:
+    """By backward induction over all cells; the noise of rewards has mean 0."""
+    success, cost, last = 1.0 if deterministic else 1 - 1 / size, unscaled_move_cost / size, size - 1
+    values = np.zeros(size)
+    for _ in range(size):  # the rows from below; the treasure is in the column that only the last one reaches
+        column = np.arange(size)
+        to_right, to_left = values[np.minimum(column + 1, last)], values[np.maximum(column - 1, 0)]
+        right = (column == last) - cost + success * to_right + (1 - success) * values
+        values = np.maximum(right, to_left)
+    return float(values[0])
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("cost", [0.01, 0.3, 0.0, -0.5, 5.0])
+def test_the_best_return_of_deep_sea_is_that_of_the_best_policy(cost: float, deterministic: bool) -> None:
+    for size in (2, 3, 10):
+        sea = DeepSea(0, size=size, deterministic=deterministic, unscaled_move_cost=cost)
+        assert sea.best_return == pytest.approx(best_mean_return(size, deterministic, cost), abs=1e-12)
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -114,7 +138,7 @@ def test_deep_sea_names_its_cells_by_one_integer() -> None:
     "settings", [PAPER, PAPER | EASY, EASY | {"init_range": 2.0, "timescale": 0.0625, "max_time": 3.0}]
 )
 def test_cartpole_swingup_equals_bsuite_step_by_step(settings: dict[str, float]) -> None:
-    rewarded = 0
+    rewarded = upright = 0
     for seed in range(3):
         ours = CartpoleSwingup(seed, **{"move_cost": 0.1, "x_threshold": 3.0} | settings)
         theirs = BsuiteCartpoleSwingup(seed=seed, **settings)
@@ -127,6 +151,10 @@ def test_cartpole_swingup_equals_bsuite_step_by_step(settings: dict[str, float])
             assert_same_step(one, theirs.step(action))
             ours.observation_spec().validate(one.observation)
             rewarded += (one.reward or 0) > 0
+            if one.last():
+                upright += ours.upright
+                assert upright == theirs.bsuite_info()["total_upright"]
+        upright = 0
     assert rewarded or settings is PAPER
 
 
@@ -209,7 +237,7 @@ def test_every_bsuite_id_but_those_of_mnist_is_built_in_silence(capfd: pytest.Ca
         ("deep_sea/0", DeepSeaJudge),
         ("deep_sea_stochastic/0", DeepSeaJudge),
         ("cartpole_swingup/0", CartpoleSwingupJudge),
-        ("catch_noise/0", Judge),
+        ("catch_noise/0", BsuiteJudge),
     ],
 )
 def test_a_bsuite_id_has_the_judge_of_its_task(id: str, judge: type[Judge]) -> None:
@@ -217,7 +245,20 @@ def test_a_bsuite_id_has_the_judge_of_its_task(id: str, judge: type[Judge]) -> N
     judge_of_seed = getattr(environment, "judge", Judge)(environment)
     assert type(judge_of_seed) is judge
     trajectory(environment, steps=11)
-    assert tuple(judge_of_seed.episode(0.0)) == judge.columns
+    assert tuple(judge_of_seed.episode(0.0)) == judge_of_seed.columns
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_what_bsuite_reports_of_its_environments_is_written_down(experiment: str) -> None:
+    environment = Bsuite(0, f"{experiment}/0")
+    judge = environment.judge(environment)
+    if type(judge) is BsuiteJudge:
+        trajectory(environment)
+        report = {f"bsuite_{name}": number for name, number in environment.bsuite_info().items()}
+        assert judge.episode(0.0) == report
+        assert judge.columns == tuple(report)
+        assert report or experiment == "discounting_chain"
+    assert judge.curve[0] == "return"
 
 
 def test_bsuite_is_imported_only_for_its_ids() -> None:
@@ -232,6 +273,8 @@ class Sea:
 
     deterministic: bool = True
     treasure_chance: float = 1.0
+    best_return: float = 0.99
+    size: int = 10
     treasure: bool = False
     bad: bool = False
 
@@ -285,6 +328,23 @@ def test_the_summary_of_deep_sea_names_the_first_treasure_and_counts_them() -> N
     assert judged("bbb").summary().items() >= {"first_treasure": None, "treasures": 0}.items()
 
 
+def test_the_score_of_deep_sea_is_1_if_it_is_solved_sooner_than_by_dithering() -> None:
+    sooner, not_sooner = "b" * 92 + "t" * 20, "b" * 93 + "t" * 20  # at episodes 103 and 104 = 2^2 + 100
+    assert judged(sooner, Sea(size=2)).summary()["score"] == 1.0
+    assert judged(not_sooner, Sea(size=2)).summary()["score"] == 0.0
+    assert judged(not_sooner, Sea(size=3)).summary()["score"] == 1.0
+    assert judged("b" * 200, Sea(size=3)).summary()["score"] == 0.0
+    assert judged("").summary()["score"] is None
+
+
+def test_the_normalised_return_of_deep_sea_is_a_share_of_the_best() -> None:
+    assert judged("tb", Sea(best_return=0.8)).summary()["normalised_return"] == pytest.approx(0.5 / 0.8)
+    assert judged("tt", Sea(best_return=0.8)).summary()["normalised_return"] == 1.0
+    assert judged("bb", Sea(best_return=0.0)).summary()["normalised_return"] is None
+    assert judged("").summary()["normalised_return"] is None
+    assert judged("t", Sea(size=14)).summary()["size"] == 14
+
+
 def swung(returns: list[float]) -> CartpoleSwingupJudge:
     judge = CartpoleSwingupJudge(CartpoleSwingup(0))
     for episode_return in returns:
@@ -310,6 +370,19 @@ def test_swingup_is_solved_at_the_first_return_above_100() -> None:
 )
 def test_the_score_of_swingup_is_bsuite_s(returns: list[float], score: float | None) -> None:
     assert swung(returns).summary()["score"] == (score if score is None else pytest.approx(score))
+
+
+def test_the_normalised_return_of_swingup_is_a_share_of_700_over_all_episodes() -> None:
+    assert swung([70.0] * 1000 + [210.0] * 1000).summary()["normalised_return"] == pytest.approx(0.2)
+    assert swung([-50.0]).summary()["normalised_return"] == 0.0
+    assert swung([900.0]).summary()["normalised_return"] == 1.0
+    assert swung([]).summary()["normalised_return"] is None
+
+
+def test_learning_is_shown_as_in_the_paper_s_figures() -> None:
+    assert DeepSeaJudge.curve == ("return", "sum")
+    assert CartpoleSwingupJudge.curve == ("return", "max")
+    assert BsuiteJudge.curve == ("return", "mean")
 
 
 def test_the_summary_of_swingup_has_the_best_of_the_last_100_episodes() -> None:

@@ -130,7 +130,7 @@ def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
     run = explore.run(recipe, bindings=bindings, seeds=range(2), out=tmp_path / "run", quiet=True)
     assert run.status == "done"
     files = sorted(path.name for path in run.folder.iterdir())
-    assert files == [".lock", "checkpoint", "config.gin", "episodes.csv", "run.json", "summary.json"]
+    assert files == [".lock", "checkpoint", "config.gin", "episodes.csv", "run.json", "snapshots", "summary.json"]
     assert run.checkpoints.episodes() == [3, 1]
     episodes = run.episodes
     assert episodes["seed"].tolist() == [0, 1] * 3

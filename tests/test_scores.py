@@ -39,16 +39,30 @@ def test_logged_episodes_are_those_of_bsuites_wrapper():
     assert logged(19).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17]
 
 
+def deep_sea_judge(task, bad, size=10):
+    """Who has seen these episodes."""
+    sea = SimpleNamespace(deterministic=task == "deep_sea", treasure=False, bad=False, size=size)
+    judge = DeepSeaJudge(sea)
+    for flag in bad:
+        sea.bad = bool(flag)
+        judge.episode(0.0)
+    return judge
+
+
 @pytest.mark.parametrize("task", ["deep_sea", "deep_sea_stochastic"])
 @pytest.mark.parametrize("pattern", ["at once", "late", "slowly", "never", "lucky", "lucky until 100", "forgotten"])
 def test_explores_judge_looks_at_every_episode(task, pattern):
     bad = bad_flags(pattern, 6000, seed=3)
-    environment = SimpleNamespace(deterministic=task == "deep_sea", treasure_chance=1.0, treasure=False, bad=False)
-    judge = DeepSeaJudge(environment)
-    for flag in bad:
-        environment.bad = bool(flag)
-        judge.episode(0.0)
+    judge = deep_sea_judge(task, bad)
     assert judge.solved_at == deep_sea_solved_at(task, bad, every_episode=True)
+
+
+@pytest.mark.parametrize("task", ["deep_sea", "deep_sea_stochastic"])
+@pytest.mark.parametrize("size", [2, 9, 12, 50])
+def test_the_deep_sea_judge_gives_the_score_of_every_episode(task, size):
+    for bad_episodes in (0, 92, 93, 100, 500, 4000, 8000, 8999, 9000, 10_000):
+        bad = [1] * bad_episodes + [0] * 3000
+        assert deep_sea_judge(task, bad, size).score() == score(task, {size: bad}, every_episode=True)
 
 
 def test_what_is_solved_between_two_logged_episodes_counts_from_the_next_or_never():
@@ -82,7 +96,7 @@ def test_runs_too_short_to_be_judged_are_left_out():
 def test_the_swingup_judge_gives_the_score_of_every_episode(pattern):
     for episodes in (3000, 1000, 777):
         values = returns(pattern, episodes, seed=1)
-        judge = CartpoleSwingupJudge(SimpleNamespace())
+        judge = CartpoleSwingupJudge(SimpleNamespace(upright=0))
         for value in values:
             judge.episode(float(value))
         assert judge.score() == pytest.approx(swingup_score(values, every_episode=True))
