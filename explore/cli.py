@@ -133,6 +133,17 @@ def _parser() -> argparse.ArgumentParser:
     shape = compare.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print JSON instead of a table")
     shape.add_argument("--csv", action="store_true", help="print CSV instead of a table")
+    report = command("report", _report, "runs as one page with pictures: learning, solving, cost, maps of beliefs")
+    report.add_argument("folders", metavar="RUN_OR_SWEEP", nargs="+", help="folders of runs or sweeps, of any tasks")
+    report.add_argument("--out", metavar="FILE.html", default="report.html", help="default: report.html")
+    watch = command("watch", _watch, "pictures of a run while it is going, on a page that only this machine can see")
+    watch.add_argument("folder", metavar="RUN", help="the folder of a run")
+    watch.add_argument("--port", metavar="N", default="0", help="of the page; default: any that is free")
+    watch.add_argument("--once", action="store_true", help="write one picture and end")
+    watch.add_argument("--out", metavar="FILE.png", help="where to write it; default: watch.png")
+    export = command("export-bsuite", _export_bsuite, "runs of bsuite's tasks as the CSV files that bsuite reads")
+    export.add_argument("folders", metavar="RUN_OR_SWEEP", nargs="+", help="folders of runs or sweeps")
+    export.add_argument("--out", metavar="DIR", required=True, help="a new folder for the files")
     command("plugins", _plugins, "what is installed, from where, and what failed to load")
     components = command("components", _components, "every component with its parameters and defaults")
     components.add_argument("slot", metavar="SLOT", nargs="?", help="only those of this slot")
@@ -224,6 +235,33 @@ def _compare(arguments: argparse.Namespace) -> None:
     console = _console()
     console.print(table)
     console.print(*["", *comparison.foot()], sep="\n")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from explore.report import report
+
+    print(report(arguments.folders, arguments.out))
+
+
+def _watch(arguments: argparse.Namespace) -> None:
+    if not re.fullmatch(r"\d{1,5}", arguments.port, re.ASCII) or int(arguments.port) > 65535:
+        raise UserError(f"--port must be a whole number from 0 to 65535, got {arguments.port!r}")
+    if arguments.out is not None and not arguments.once:
+        raise UserError("--out goes with --once")
+
+    from explore.watch import once, watch
+
+    if arguments.once:
+        print(once(arguments.folder, arguments.out or "watch.png"))
+    else:
+        watch(arguments.folder, int(arguments.port))
+
+
+def _export_bsuite(arguments: argparse.Namespace) -> None:
+    from explore.export import export_bsuite
+
+    for path in export_bsuite(arguments.folders, arguments.out):
+        print(path)
 
 
 def _plugins(arguments: argparse.Namespace) -> None:

@@ -92,6 +92,7 @@ def _check(run: Run) -> None:
     summary = run.summary
     parts = {"task": str, "seeds": dict, "overall": dict}
     whole = all(isinstance(summary.get(name), kind) for name, kind in parts.items())
+    whole = whole and isinstance(summary["overall"].get("cost", {}), dict)
     if not whole or not summary["seeds"] or not all(map(_is_judged, summary["seeds"].values())):
         raise UserError(f"{run.folder / 'summary.json'} is damaged: it lacks what is compared")
     bindings_in(run.config)

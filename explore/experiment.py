@@ -39,7 +39,7 @@ class Experiment:
         With None for both there are no checkpoints.
       snapshots: how many times, whenever episodes grow tenfold, it is recorded what the agent believes
         and where it has been, for the pictures of `explore report`; 6: after episodes 1, 2, 3, 5, 7,
-        10, 15, 22, ...; None: never.
+        10, 15, 22, ..., and the last; None: never.
       observers: who watches the run, such as [@observer.TensorBoard].
       threads: torch threads; networks this small are fastest with one.
       device: where tensors live: cpu, cuda, ...
@@ -117,9 +117,14 @@ class Experiment:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """What there is to picture if a snapshot is due after the episode at hand, see `explore.snapshots`."""
-        if self.snapshots is None or self.sightings is None or not is_due(self.progress.episode, self.snapshots):
+        if self.sightings is None or not (self.snapshot_is_due or (self.snapshots is not None and self.is_over)):
             return {}
         return self.sightings.picture(self.agent)
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Whether there is one after the episode at hand however long the run goes on."""
+        return self.snapshots is not None and is_due(self.progress.episode, self.snapshots)
 
     def _evaluate(self, episode: int) -> Sequence[float] | None:
         if self.evaluate_every is None or episode % self.evaluate_every:

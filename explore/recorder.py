@@ -30,6 +30,8 @@ class Recorder:
     def run_to_the_end(self) -> None:
         with Interrupts() as interrupts:
             try:
+                if self.run.resumed_after and not self.experiment.snapshot_is_due:
+                    self.run.snapshots.remove(self.run.resumed_after)  # it was of an end that is none any more
                 self._tell("run_started", run=self.run)
                 self._train(interrupts)
                 summary = self._summary()
@@ -114,7 +116,13 @@ class Recorder:
         """Calls the lifecycle hook and the observers; a plugin whose code fails there ends the run, and is named."""
         _call(getattr(self.registry.hook, f"explore_{what}"), **news)
         for observer in self.experiment.observers:
-            getattr(observer, what)(**news)
+            try:
+                getattr(observer, what)(**news)
+            except (Exception, SystemExit) as error:
+                failure = blamed(error, self.registry)
+                if failure is error:
+                    raise
+                raise failure from error
 
     def _where(self) -> str:
         """Where an interrupted run stands, and how to go on with it."""

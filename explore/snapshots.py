@@ -73,7 +73,11 @@ class Snapshots:
         """Forgets those of later episodes; raises `OSError`."""
         for later in self.episodes():
             if later > episode:
-                self._path(later).unlink()
+                self.remove(later)
+
+    def remove(self, episode: int) -> None:
+        """Forgets that of an episode, if there is one; raises `OSError`."""
+        self._path(episode).unlink(missing_ok=True)
 
     def _path(self, episode: int) -> Path:
         return self.folder / f"{episode:09d}.npz"

@@ -163,6 +163,16 @@ def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(capsys, monkeypa
             "unknown component 'schedule.Linaer'; did you mean 'schedule.Linear'?",
         ),
         (["plugins", "-p", "nowhere.py"], "plugin nowhere.py: there is no such file"),
+        (["compare", "nowhere"], "there is no folder nowhere"),
+        (["report", "nowhere"], "there is no folder nowhere"),
+        (["report", ".", "--out", "."], ". is a folder; say which file to write, such as report.html"),
+        (["report", ".", "--out", "nowhere/report.html"], "there is no folder nowhere to write report.html to"),
+        (["watch", "nowhere"], "there is no run folder nowhere"),
+        (["watch", "nowhere", "--once"], "there is no run folder nowhere"),
+        (["watch", ".", "--port", "70000"], "--port must be a whole number from 0 to 65535, got '70000'"),
+        (["watch", ".", "--out", "a.png"], "--out goes with --once"),
+        (["export-bsuite", "nowhere", "--out", "x"], "there is no folder nowhere"),
+        (["export-bsuite", "nowhere"], "the following arguments are required: --out"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(train, capsys, command, expected):

@@ -151,11 +151,12 @@ def examples():
 
 
 USES = {
-    "explore_value_networks": "agent.Indexed.value",
-    "explore_uncertainty_modules": "agent.Indexed.uncertainty",
-    "explore_priors": "agent.Indexed.prior",
-    "explore_selections": "agent.Indexed.acting",
-    "explore_schedules": "objective.WassersteinTD.sigma",
+    "explore_value_networks": "agent.Indexed.value = {}",
+    "explore_uncertainty_modules": "agent.Indexed.uncertainty = {}",
+    "explore_priors": "agent.Indexed.prior = {}",
+    "explore_selections": "agent.Indexed.acting = {}",
+    "explore_schedules": "objective.WassersteinTD.sigma = {}",
+    "explore_observers": "experiment.observers = [{}]",
 }
 
 
@@ -173,9 +174,9 @@ def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):
     imports = "import explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus"
     returned = f"@explore.hookimpl\ndef {hook}():\n    return [{name}]"
     (folder / "example.py").write_text(f"{imports}\n\n{example}\n\n{returned}\n")
-    bindings = [f"{USES[hook]} = @{slot}.{name}", *TINY]
+    bindings = [USES[hook].format(f"@{slot}.{name}"), *TINY]
     run = explore.run("pins_deep_sea", bindings=bindings, plugins=["example.py"], out="run", quiet=True)
-    assert f"@{slot}.{name}\n" in run.config
+    assert f"@{slot}.{name}" in run.config
 
 
 # Everything there is, is documented
