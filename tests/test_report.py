@@ -365,6 +365,14 @@ def test_seeds_of_different_length_are_drawn_as_far_as_they_go(shown):
     assert "the mean goes as far as all do" in picture.caption
 
 
+def test_of_many_seeds_only_some_have_a_line_of_their_own(tmp_path):
+    record(tmp_path / "run", SEA | PINS, [[0.0, float(seed)] for seed in range(25)])
+    picture = sections(material_in(tmp_path / "run"))[2].pictures[0]
+    assert len(picture.figure.axes[0].lines) == 20 + 1
+    assert picture.figure.axes[0].lines[-1].get_ydata().tolist() == [0, 12]  # the mean of all
+    assert "25 seeds. Thin: the first 20 seeds; thick: the mean of all" in picture.caption
+
+
 def test_runs_of_a_version_that_does_not_say_how_to_show_them_are_shown_like_the_others(tmp_path):
     for name, method in {"old": PINS, "new": TILDE}.items():
         record(tmp_path / name, SEA | method, [[1.0, 2.0]])

@@ -14,6 +14,7 @@ from explore.report.section import Picture, Section
 
 DECADES = 2  # from this spread on an axis is logarithmic
 MARKERS = 7  # on a line
+TRACES = 20  # seeds whose own lines are drawn
 
 
 def learning(material: Material) -> Section | None:
@@ -87,8 +88,9 @@ def _reports(material: Material, setting: str) -> Picture | None:
 def draw_line(axes: Axes, values: Traces, number: int, count: int, markers: int = MARKERS) -> None:
     """The mean over seeds and its band, and behind them a thin line for each seed; one of so many methods."""
     look = style.series(number)
-    trace = fainter(fainter(style.TRACE, count), len(values))
-    for seed in values if len(values) > 1 else ():
+    shown = values[:TRACES] if len(values) > 1 else []
+    trace = fainter(fainter(style.TRACE, count), len(shown))
+    for seed in shown:
         known = np.flatnonzero(np.isfinite(seed))
         at = known[drawn(len(known))]
         axes.plot(at + 1, seed[at], zorder=1.5, color=look["color"], **trace)
@@ -107,8 +109,9 @@ def _how_to_read(curves: Sequence[tuple[Result, Curve]]) -> list[str]:
     several = any(len(curve.values) > 1 for _, curve in curves)
     uneven = any(len({len(seed) for seed in curve.values}) > 1 for _, curve in curves)
     thinned = any(len(seed) > POINTS for _, curve in curves for seed in curve.values)
+    thin = f"the first {TRACES} seeds" if any(len(curve.values) > TRACES for _, curve in curves) else "seeds"
     return [
-        *(["Thin: seeds; thick: their mean; band: its pointwise 95% bootstrap interval."] if several else []),
+        *([f"Thin: {thin}; thick: the mean of all; band: its pointwise 95% bootstrap interval."] if several else []),
         *(["Seeds differ in length; the mean goes as far as all do."] if uneven else []),
         *([f"Drawn at {POINTS} evenly spaced episodes."] if thinned else []),
     ]

@@ -41,7 +41,7 @@ def lowest(axes: Sequence[Axes]) -> list[Axes]:
 
 def fainter(look: Mapping[str, Any], count: int) -> dict[str, Any]:
     """A look of which so many are to lie on each other."""
-    return {**look, "alpha": look["alpha"] * min(1, FEW / count) ** 0.5}
+    return {**look, "alpha": look["alpha"] * min(1, FEW / max(count, 1)) ** 0.5}
 
 
 def legend(figure: Figure, material: Material, results: Iterable[Result], *, markers_only: bool = False) -> None:
