@@ -30,7 +30,7 @@ class Recorder:
     def run_to_the_end(self) -> None:
         with Interrupts() as interrupts:
             try:
-                if self.run.resumed_after and not self.experiment.snapshot_is_due:
+                if self.run.resumed_after and not (self.experiment.is_over or self.experiment.snapshot_is_due):
                     self.run.snapshots.remove(self.run.resumed_after)  # it was of an end that is none any more
                 self._tell("run_started", run=self.run)
                 self._train(interrupts)
