@@ -15,6 +15,7 @@ import torch
 from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.loop import Progress, play, train
 from explore.record import CURVES
+from explore.regret import Regret
 from explore.rehearsal import rehearse_resume
 from explore.rows import episode_columns
 from explore.sightings import sightings
@@ -30,7 +31,7 @@ class Experiment:
       environment: the task, built once per seed.
       agent: acts and learns, for all seeds at once.
       episodes: episodes of each seed.
-      seeds: the seeds, each a lane of the one program.
+      seeds: the seeds, each a lane of the one program, such as (0, 1, 2); or how many, from 0 on.
       evaluate_every: plays an evaluation episode after every so many episodes; None: never.
       stop_when_solved: ends the run once every seed has solved the task.
       checkpoint_minutes: writes a checkpoint, from which `--resume` goes on, whenever so many
@@ -50,7 +51,7 @@ class Experiment:
         environment: type[dm_env.Environment],
         agent: type[Agent],
         episodes: int,
-        seeds: Sequence[int] = (0,),
+        seeds: int | Sequence[int] = (0,),
         evaluate_every: int | None = None,
         stop_when_solved: bool = False,
         checkpoint_minutes: float | None = 5.0,
@@ -81,10 +82,15 @@ class Experiment:
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
         if stop_when_solved and not self.judges[0].decides:
             raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
-        spec = _spec(self.environments[0])
+        models = [environment.model() for environment in self.environments if hasattr(environment, "model")]
+        spec = _spec(self.environments[0], models[0].observations if models else None)
         self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
-        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, evaluate_every is not None)
-        column, how = self.judges[0].curve
+        tells_policy = type(self.agent).policy is not Agent.policy
+        self.regret = Regret(models) if models and tells_policy else None
+        measured = {"regret": self.regret, "evaluation": evaluate_every}
+        own = [name for name, there in measured.items() if there is not None]
+        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
+        column, how = self.curve
         if column not in self.columns or how not in CURVES:
             kind = type(self.judges[0]).__name__
             raise ValueError(f"curve of {kind} must be a column of episodes.csv and one of {CURVES}, got {column, how}")
@@ -98,6 +104,11 @@ class Experiment:
         return getattr(self.environments[0], "task", type(self.environments[0]).__name__)
 
     @property
+    def curve(self) -> tuple[str, str]:
+        """How learning is shown: as the regret where it is known, or as the judge says."""
+        return ("regret", "sum") if self.regret is not None else self.judges[0].curve
+
+    @property
     def has_checkpoints(self) -> bool:
         return self.checkpoint_minutes is not None or self.checkpoint_every is not None
 
@@ -109,7 +120,7 @@ class Experiment:
     def train(self) -> Iterator[list[dict[str, Any]]]:
         """Trains all seeds from where they are; yields the rows of `episodes.csv` as episodes end."""
         rows = train(
-            self.agent, self.environments, self.judges, self.seeds, self.episodes, self._evaluate, self.progress,
+            self.agent, self.environments, self.judges, self.seeds, self.episodes, self._measure, self.progress,
             self.sightings,
         )  # fmt: skip
         while not self.is_over:
@@ -126,11 +137,14 @@ class Experiment:
         """Whether there is one after the episode at hand however long the run goes on."""
         return self.snapshots is not None and is_due(self.progress.episode, self.snapshots)
 
-    def _evaluate(self, episode: int) -> Sequence[float] | None:
-        if self.evaluate_every is None or episode % self.evaluate_every:
-            return None
-        returns, _ = play(self.evaluators, self.agent.evaluate, begin=lambda _: self.agent.begin_evaluation())
-        return returns
+    def _measure(self, episode: int) -> dict[str, Sequence[float]]:
+        columns: dict[str, Sequence[float]] = {}
+        if self.regret is not None:
+            columns["regret"] = self.regret.of(self.agent)
+        if self.evaluate_every is not None and episode % self.evaluate_every == 0:
+            begin = self.agent.begin_evaluation
+            columns["evaluation"], _ = play(self.evaluators, self.agent.evaluate, begin=lambda _: begin())
+        return columns
 
     @contextmanager
     def isolated(self) -> Iterator[None]:
@@ -180,14 +194,16 @@ class _Task:
     judges: list[Judge]
 
 
-def _spec(environment: dm_env.Environment) -> Spec:
+def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
     actions = environment.action_spec()
     if not isinstance(actions, dm_env.specs.DiscreteArray):
         raise ValueError(f"environment must have discrete actions, got {actions!r}")
-    return Spec(environment.observation_spec(), int(actions.num_values))
+    return Spec(environment.observation_spec(), int(actions.num_values), environment.reward_spec(), stages)
 
 
-def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
+def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(seeds, int):
+        seeds = range(seeds)
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be different whole numbers of at least 0 such as (0, 1, 2), got {seeds!r}")
     return tuple(seeds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,11 +28,14 @@ def train(
     judges: Sequence[Judge],
     seeds: Sequence[int],
     episodes: int,
-    evaluate: Callable[[int], Sequence[float] | None],
+    measure: Callable[[int], Mapping[str, Sequence[float]]],
     progress: Progress,
     sightings: Sightings | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Plays the episodes of all lanes that are still to come, and yields their rows as they end."""
+    """Plays the episodes of all lanes that are still to come, and yields their rows as they end.
+
+    `measure` gives further columns of the episode that it is told the number of.
+    """
     while progress.episode < episodes:
         begin = partial(agent.begin_episode, progress=progress.episode / episodes)
         returns, lengths = play(environments, agent.act, begin, agent.observe, sightings)
@@ -48,8 +51,9 @@ def train(
             | judges[lane].episode(returns[lane])
             for lane, seed in enumerate(seeds)
         ]
-        for row, evaluation in zip(rows, evaluate(progress.episode) or ()):
-            row["evaluation"] = evaluation
+        for name, column in measure(progress.episode).items():
+            for row, number in zip(rows, column):
+                row[name] = number
         yield rows
 
 

@@ -11,6 +11,7 @@ import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,9 @@ Mark = Mapping[str, Any]
 """`{"bytes": ..., "sha256": ...}`"""
 
 
-def episode_columns(agent: Sequence[str], judge: Sequence[str], evaluated: bool) -> tuple[str, ...]:
-    """All columns of `episodes.csv`, given the agent's and the judge's own."""
-    names = (*EVERY_RUN, *agent, *judge, *(("evaluation",) if evaluated else ()), *WALL_CLOCK)
+def episode_columns(*own: Sequence[str]) -> tuple[str, ...]:
+    """All columns of `episodes.csv`, given those of the agent, of the judge and of what else is measured."""
+    names = (*EVERY_RUN, *chain(*own), *WALL_CLOCK)
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"two columns of episodes.csv are called {name!r}; rename the plugin's")

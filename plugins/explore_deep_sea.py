@@ -9,7 +9,7 @@ import numpy as np
 from dm_env import specs
 
 from explore import hookimpl
-from explore.interfaces import Judge
+from explore.interfaces import Judge, Model
 from explore.scores import BAD_SHARE, DEEP_SEA_EPISODES, FIRST_JUDGED, FORGIVENESS
 from explore.streams import integer_seed
 
@@ -152,6 +152,21 @@ class DeepSea(dm_env.Environment):
             return dm_env.termination(reward, self._observation())
         return dm_env.transition(reward, self._observation())
 
+    def model(self) -> Model:
+        rows = columns = np.arange(self.size)
+        right = np.array(self._right)
+        succeeds = 1.0 if self.deterministic else 1 - 1 / self.size
+        transitions = np.zeros((self.size, self.size, 2, self.size))
+        for move, action in {1: right, -1: 1 - right}.items():
+            ends = np.clip(columns + move, 0, self.size - 1)
+            chance = succeeds if move == 1 else 1.0
+            transitions[rows[:, None], columns, action, ends] += chance
+            transitions[rows[:, None], columns, action, columns] += 1 - chance
+        rewards = np.zeros((self.size, self.size, 2))
+        rewards[rows[:, None], columns, right] -= self._move_cost
+        rewards[rows, -1, right[:, -1]] += 1
+        return Model(self.belief_map(), transitions, rewards, np.eye(self.size)[0])
+
     def cells(self) -> np.ndarray:
         """The number of each cell, `[rows, columns]`."""
         numbers = np.empty((self.size, self.size), np.int32)
@@ -170,6 +185,13 @@ class DeepSea(dm_env.Environment):
 
     def observation_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(self.size**2, name="cell")
+
+    def reward_spec(self) -> specs.Array:
+        if not self.deterministic:
+            return super().reward_spec()  # noise has no bounds
+        return specs.BoundedArray(
+            (), float, min(-self._move_cost, 0.0), 1.0 + max(-self._move_cost, 0.0), name="reward"
+        )
 
     def action_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(2, name="action")

@@ -87,14 +87,14 @@ def live(
     agent: Indexed,
     episodes: int,
     environment: Callable[..., dm_env.Environment] = Walk,
-    evaluate: Callable[[int], Any] = lambda episode: None,
+    measure: Callable[[int], Any] = lambda episode: {},
 ) -> dict[int, list[dict[str, Any]]]:
     """Trains the agent; returns the rows of each seed."""
     seeds = agent.streams.seeds
     environments = [environment(seed=seed) for seed in seeds]
     rows: list[dict[str, Any]] = []
     judges, progress = [Judge(e) for e in environments], Progress(np.zeros(len(seeds), int))
-    for new in train(agent, environments, judges, seeds, episodes, evaluate, progress):
+    for new in train(agent, environments, judges, seeds, episodes, measure, progress):
         rows.extend(new)
     return {seed: [row for row in rows if row["seed"] == seed] for seed in seeds}
 

@@ -66,7 +66,7 @@ def show(tmp_path, clock):
             config="",
             task="DeepSea",
             curve=("return", "sum"),
-            columns=episode_columns(AGENT, ("treasure",) if treasure else (), evaluated=False),
+            columns=episode_columns(AGENT, ("treasure",) if treasure else ()),
             seeds=range(seeds),
             episodes=episodes or len(returns),
             provenance={"versions": {}, "plugins": []},

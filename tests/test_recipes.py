@@ -1,4 +1,4 @@
-"""Every recipe runs, and holds the paper's settings (supplement A)."""
+"""Every recipe runs, and holds the paper's settings (supplement A; Theorem 1)."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,15 @@ BASES = {
     "cartpole_swingup": "agent.Indexed.value",
     "ensemble_deep_sea": "agent.Indexed.prior",
     "ensemble_cartpole": "agent.Indexed.prior",
+    "tabular_deep_sea": "experiment.agent",
+    "random_mdp": "experiment.agent",
 }
 """Recipes to be included by others, and the first value that each leaves to them."""
 
 SMALL = {
-    "deep_sea": ("environment.DeepSea.size = 5", "agent.Indexed.min_replay = 5"),
-    "cartpole": ("environment.CartpoleSwingup.max_time = 0.3", "agent.Indexed.min_replay = 20"),
+    "deep_sea": ("environment.DeepSea.size = 5",),
+    "cartpole": ("environment.CartpoleSwingup.max_time = 0.3",),
+    "random_mdp": ("environment.RandomMDP.states = 3", "environment.RandomMDP.horizon = 4"),
 }
 
 EVERYWHERE = {
@@ -49,6 +52,15 @@ PAPER = {
 for task, settings in BSP.items():
     PAPER |= {f"bsp{size}_{task}": ENSEMBLE | settings | {"members": size} for size in (5, 7, 10)}
     PAPER[f"bs10_{task}"] = ENSEMBLE | settings | {"members": 10, "betas": None}
+
+TABULAR = {
+    "wtd": "TabularWTD",
+    "rlsvi": "TabularRLSVI",
+    "psrl": "TabularPSRL",
+    "ucbvi": "UCBVI",
+    "egreedy": "TabularQLearning",
+}
+TABULAR = {f"{name}_{task}": agent for name, agent in TABULAR.items() for task in ("random_mdp", "deep_sea")}
 
 
 def task_of(recipe):
@@ -86,8 +98,8 @@ def widths(network):
     return [layer.outputs for layer in network.net.layers[:-1]]
 
 
-def test_every_recipe_is_a_base_or_in_the_table_of_the_paper():
-    assert sorted(recipes()) == sorted([*PAPER, *BASES])
+def test_every_recipe_is_a_base_or_in_a_table():
+    assert sorted(recipes()) == sorted([*PAPER, *TABULAR, *BASES])
 
 
 @pytest.mark.parametrize("recipe", PAPER)
@@ -124,9 +136,28 @@ def test_epsilon_greedy_dithers_in_one_step_of_twenty():
     assert load("dqn_deep_sea", (), discover()).build().agent.acting.epsilon(0.5) == 0.05
 
 
-@pytest.mark.parametrize("recipe", PAPER)
+@pytest.mark.parametrize("recipe", TABULAR)
+def test_a_tabular_recipe_has_its_agent_and_its_task(recipe):
+    experiment = load(recipe, (), discover()).build()
+    assert type(experiment.agent).__name__ == TABULAR[recipe]
+    if task_of(recipe) == "deep_sea":
+        assert (experiment.environments[0].size, len(experiment.seeds), experiment.episodes) == (20, 5, 2000)
+        assert len({str(sea._right) for sea in experiment.environments}) == 5
+    else:
+        mdp = experiment.environments[0]
+        assert (mdp.outcomes.shape, mdp.mass, len(experiment.seeds)) == ((10, 10, 3, 20), 3.0, 200)
+
+
+@pytest.mark.parametrize("name", ["wtd", "rlsvi"])
+def test_random_mdps_are_met_with_the_settings_of_theorem_1(name):
+    agent = load(f"{name}_random_mdp", (), discover()).build().agent
+    assert (agent.sigma**2, agent.prior_mean, agent.beta) == (pytest.approx(3 * 10**2), 10, 3.0)
+
+
+@pytest.mark.parametrize("recipe", [*PAPER, *TABULAR])
 def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
-    bindings = (*SMALL[task_of(recipe)], "experiment.episodes = 3", "agent.Indexed.batches_per_episode = 2")
+    learning = ("agent.Indexed.min_replay = 5", "agent.Indexed.batches_per_episode = 2") if recipe in PAPER else ()
+    bindings = (*SMALL[task_of(recipe)], *learning, "experiment.episodes = 3")
     run = explore.run(recipe, bindings=bindings, seeds=range(2), out=tmp_path / "run", quiet=True)
     assert run.status == "done"
     files = sorted(path.name for path in run.folder.iterdir())
@@ -135,7 +166,9 @@ def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
     episodes = run.episodes
     assert episodes["seed"].tolist() == [0, 1] * 3
     assert episodes["episode"].tolist() == [1, 1, 2, 2, 3, 3]
-    for name in (*(name for name in episodes if name.endswith("loss")), "uncertainty", "return"):
+    assert ("regret" in episodes) == (recipe in TABULAR)
+    measured = {"return"} | {name for name in episodes if name.endswith("loss") or name in ("uncertainty", "regret")}
+    for name in measured:
         assert np.isfinite(episodes[name][-2:]).all(), name
     assert run.summary["overall"]["seeds"] == 2
     assert capsys.readouterr() == ("", "")
@@ -143,5 +176,7 @@ def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
 
 @pytest.mark.parametrize(("recipe", "missing"), BASES.items())
 def test_a_base_is_refused_with_what_it_lacks(recipe, missing):
-    with pytest.raises(UserError, match=rf"\.gin:\d+: {missing} has no value; bind it, e\.g\. {missing} = @\w+\.\w+$"):
+    with pytest.raises(
+        UserError, match=rf"(\.gin:\d+: |^){missing} has no value; bind it, e\.g\. {missing} = @\w+\.\w+$"
+    ):
         load(recipe, (), discover())

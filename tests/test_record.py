@@ -14,7 +14,7 @@ from explore.interfaces import Judge
 from explore.record import Run, summarise
 from explore.rows import WALL_CLOCK, episode_columns
 
-COLUMNS = episode_columns(("index", "mean_loss"), ("treasure",), evaluated=True)
+COLUMNS = episode_columns(("index", "mean_loss"), ("treasure",), ("evaluation",))
 
 
 @pytest.fixture(autouse=True)
@@ -85,13 +85,13 @@ def test_columns_are_those_of_every_run_then_the_agents_then_the_judges_and_the_
     assert COLUMNS == (
         "seed", "episode", "return", "length", "steps", "index", "mean_loss", "treasure", "evaluation", "seconds",
     )  # fmt: skip
-    assert "evaluation" not in episode_columns((), (), evaluated=False)
+    assert "evaluation" not in episode_columns((), ())
     assert COLUMNS[-1:] == WALL_CLOCK
 
 
 def test_two_columns_of_one_name_are_refused():
     with pytest.raises(UserError, match="called 'treasure'"):
-        episode_columns(("treasure",), ("treasure",), evaluated=False)
+        episode_columns(("treasure",), ("treasure",))
 
 
 def test_without_a_folder_the_first_free_name_is_taken():

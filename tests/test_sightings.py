@@ -48,7 +48,7 @@ class Diary(DeepSea):
 def trained(environments, agent, seen, episodes):
     judges = [environment.judge(environment) for environment in environments]
     progress = Progress(np.zeros(len(environments), int))
-    rows = train(agent, environments, judges, range(len(environments)), episodes, lambda _: None, progress, seen)
+    rows = train(agent, environments, judges, range(len(environments)), episodes, lambda _: {}, progress, seen)
     return [row for new in rows for row in new]
 
 
@@ -169,7 +169,7 @@ def test_asking_for_beliefs_changes_nothing():
     quiet, asked = build(), build()
     first = live(quiet, 3)
     observations = np.zeros((2, 3, 2, 2), np.float32)
-    second = live(asked, 3, evaluate=lambda episode: asked.beliefs(observations) and None)
+    second = live(asked, 3, measure=lambda episode: asked.beliefs(observations) and {})
     assert first == second
     assert live(build(acting=MeanArgmax), 3) != first  # which could be seen
 

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import dm_env
 
-from explore.interfaces.agent import Agent, Judge
+from explore.interfaces.agent import Agent
+from explore.interfaces.environment import Judge, Model
 from explore.interfaces.networks import Members, Prior, ScaleModule, Spec, UncertaintyModule, ValueNetwork
 from explore.interfaces.objective import Objective, Phase, Schedule, scheduled
 from explore.interfaces.running import Launcher, News, Observer, Task
@@ -45,7 +46,7 @@ SLOTS: dict[str, tuple[str, type]] = {
 """Slot -> its hook and the base class of its components."""
 
 __all__ = [
-    "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Launcher", "Members", "News",
+    "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Launcher", "Members", "Model", "News",
     "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "Task",
     "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
 ]  # fmt: skip

@@ -1,10 +1,10 @@
-"""Who acts and learns, and who judges it."""
+"""Who acts and learns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -45,6 +45,13 @@ class Agent(ABC):
         """The values of `columns` for the episode at hand, each with one entry per lane."""
         return {}
 
+    def policy(self, observations: np.ndarray) -> np.ndarray:
+        """How likely each action is at these observations `[batch]` in the episode at hand, `[lanes, batch, actions]`.
+
+        An agent that can tell this has its regret recorded where the environment has a `model`.
+        """
+        raise NotImplementedError
+
     def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
         """What it makes of observations, for pictures: `observations [lanes, batch, ...]` to arrays `[lanes, batch,
         actions]`. Known to reports are `mean`, `uncertainty`, `prior_mean` and `prior_uncertainty`.
@@ -57,43 +64,3 @@ class Agent(ABC):
         """What it has taken so far, for comparisons: `parameters` (trained, of one seed), `updates` and
         `samples` (learned from, of all seeds)."""
         return {}
-
-
-class Judge:
-    """Decides from the episodes of one seed whether its task is solved.
-
-    An environment class names its judge in a class attribute `judge`; without one it gets this,
-    which knows nothing of the task.
-    """
-
-    columns: tuple[str, ...] = ()  # its own columns of `episodes.csv`
-    curve: ClassVar[tuple[str, str]] = ("return", "mean")
-    """How learning is shown: a column of `episodes.csv`; its "sum" so far, or "mean" or "max" of the last 100."""
-    decides: ClassVar[bool] = False  # whether it ever sets `solved_at`
-
-    def __init__(self, environment: dm_env.Environment):
-        self.environment = environment
-        self.returns: list[float] = []
-        self.solved_at: int | None = None  # the episode, counted from 1
-
-    def episode(self, episode_return: float) -> dict[str, float]:
-        """Sees an episode that has just ended; returns the values of `columns`."""
-        self.returns.append(episode_return)
-        return {}
-
-    def summary(self) -> dict[str, Any]:
-        """This seed's entry in `summary.json`.
-
-        Comparisons and reports also know `score` and `normalised_return`, both from 0 to 1 (bsuite's
-        score; the mean return as a share of the best possible), and `size`, of a task whose
-        difficulty for dithering doubles with it.
-        """
-        recent = self.returns[-100:]
-        return {
-            "episodes": len(self.returns),
-            "mean_return": float(np.mean(self.returns)) if self.returns else None,
-            "best_return": max(self.returns, default=None),
-            "mean_of_last_100": float(np.mean(recent)) if recent else None,
-            "best_of_last_100": max(recent, default=None),
-            "solved_at": self.solved_at,
-        }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import dm_env
@@ -16,7 +16,7 @@ from explore.streams import Generators, normal, uniform
 
 @dataclass(frozen=True)
 class Spec:
-    """What a network needs to know of the environment.
+    """What a network, or an agent, needs to know of the environment.
 
     An observation spec that is a `dm_env.specs.DiscreteArray` means one-hot observations, which
     are passed as integers `[lanes, batch]`; any other is passed as floats `[lanes, batch, ...]`.
@@ -24,6 +24,8 @@ class Spec:
 
     observation: dm_env.specs.Array
     num_actions: int
+    reward: dm_env.specs.Array | None = None
+    stages: np.ndarray | None = field(default=None, compare=False)  # [stages, states] observations, see `Model`
 
 
 class ValueNetwork(nn.Module):

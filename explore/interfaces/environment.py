@@ -1,0 +1,63 @@
+"""What may be known of an environment, and who judges what is done in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import dm_env
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Model:
+    """The truth about an environment with one-hot observations whose episodes pass one stage per step.
+
+    An environment tells it with a method `model()`. Agents get to know `observations` only, as
+    `Spec.stages`; the rest is for the exact regret of what they do.
+    """
+
+    observations: np.ndarray  # [stages, states] their numbers, -1 where there is none
+    transitions: np.ndarray  # [stages, states, actions, states] probabilities; those of the last stage do not matter
+    rewards: np.ndarray  # [stages, states, actions] expected
+    start: np.ndarray  # [states] probabilities at the first stage
+
+
+class Judge:
+    """Decides from the episodes of one seed whether its task is solved.
+
+    An environment class names its judge in a class attribute `judge`; without one it gets this,
+    which knows nothing of the task.
+    """
+
+    columns: tuple[str, ...] = ()  # its own columns of `episodes.csv`
+    curve: ClassVar[tuple[str, str]] = ("return", "mean")
+    """How learning is shown: a column of `episodes.csv`; its "sum" so far, or "mean" or "max" of the last 100."""
+    decides: ClassVar[bool] = False  # whether it ever sets `solved_at`
+
+    def __init__(self, environment: dm_env.Environment):
+        self.environment = environment
+        self.returns: list[float] = []
+        self.solved_at: int | None = None  # the episode, counted from 1
+
+    def episode(self, episode_return: float) -> dict[str, float]:
+        """Sees an episode that has just ended; returns the values of `columns`."""
+        self.returns.append(episode_return)
+        return {}
+
+    def summary(self) -> dict[str, Any]:
+        """This seed's entry in `summary.json`.
+
+        Comparisons and reports also know `score` and `normalised_return`, both from 0 to 1 (bsuite's
+        score; the mean return as a share of the best possible), and `size`, of a task whose
+        difficulty for dithering doubles with it.
+        """
+        recent = self.returns[-100:]
+        return {
+            "episodes": len(self.returns),
+            "mean_return": float(np.mean(self.returns)) if self.returns else None,
+            "best_return": max(self.returns, default=None),
+            "mean_of_last_100": float(np.mean(recent)) if recent else None,
+            "best_of_last_100": max(recent, default=None),
+            "solved_at": self.solved_at,
+        }

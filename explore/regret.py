@@ -1,0 +1,84 @@
+"""Exact regret: how much less an episode's policy is worth than the best one, on the true model.
+
+Values are those of dynamic programming, all lanes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from explore.interfaces import Agent, Model
+
+
+class Regret:
+    """That of an agent's policies in environments with these models, one per lane."""
+
+    def __init__(self, models: Sequence[Model]):
+        _check(models)
+        self.observations = models[0].observations
+        self.transitions = np.stack([model.transitions for model in models])
+        self.rewards = np.stack([model.rewards for model in models])
+        self.start = np.stack([model.start for model in models])
+        self.best = self._worth(best_values(self.transitions, self.rewards))
+
+    def of(self, agent: Agent) -> list[float]:
+        """The regret of each lane in the episode at hand: never below 0, but for rounding."""
+        there = self.observations >= 0
+        policy = np.zeros(self.rewards.shape)
+        policy[:, there] = agent.policy(self.observations[there])
+        return (self.best - self._worth(policy_values(self.transitions, self.rewards, policy))).tolist()
+
+    def _worth(self, values: np.ndarray) -> np.ndarray:
+        return (self.start * values[:, 0]).sum(-1)
+
+
+def best_values(transitions: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+    """V* `[lanes, stages, states]` of models `[lanes, stages, states, actions(, states)]`."""
+    return _values(transitions, rewards, lambda stage, values: values.max(-1))
+
+
+def policy_values(transitions: np.ndarray, rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """V^pi, given the probabilities of actions `[lanes, stages, states, actions]`."""
+    return _values(transitions, rewards, lambda stage, values: (policy[:, stage] * values).sum(-1))
+
+
+def expected(weights: np.ndarray, later: np.ndarray) -> np.ndarray:
+    """Sums over next states: `[lanes, states, actions, next states]` and `[lanes, next states]`.
+
+    No matrix product: the last bits of that may depend on a lane's neighbours.
+    """
+    return np.einsum("lxay,ly->lxa", weights, later)
+
+
+def bound(states: int, actions: int, horizon: int, mass: float, episodes: np.ndarray) -> np.ndarray:
+    """Theorem 1: what the Bayes regret of tabular Wasserstein TD with its settings is never above."""
+    pairs = states * actions
+    first = np.maximum(1, np.log(2 * pairs * horizon * episodes))
+    second = np.maximum(1, np.log(1 + episodes / pairs))
+    return 5 * horizon**2 * np.sqrt(mass * pairs * episodes * first) * second
+
+
+def _values(
+    transitions: np.ndarray, rewards: np.ndarray, chosen: Callable[[int, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    values = np.zeros(rewards.shape[:-1])
+    later = np.zeros(rewards.shape[:1] + rewards.shape[2:3])
+    for stage in reversed(range(rewards.shape[1])):
+        later = values[:, stage] = chosen(stage, rewards[:, stage] + expected(transitions[:, stage], later))
+    return values
+
+
+def _check(models: Sequence[Model]) -> None:
+    """Raises `ValueError` unless each is a model, and all have one shape."""
+    stages, states, actions = models[0].rewards.shape
+    for model in models:
+        found = [model.observations, model.transitions, model.rewards, model.start]
+        shapes = [array.shape for array in found]
+        if shapes != [(stages, states), (stages, states, actions, states), (stages, states, actions), (states,)]:
+            raise ValueError(f"model() must have arrays of fitting shapes, got {shapes}")
+        there = model.observations[:-1] >= 0
+        sums = [model.start.sum(), *model.transitions[:-1][there].sum(-1).ravel()]
+        if not np.allclose(sums, 1) or not np.array_equal(model.observations, models[0].observations):
+            raise ValueError("model() must have probabilities that sum to 1, and the same observations for every seed")
