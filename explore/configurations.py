@@ -22,7 +22,7 @@ NO_DIFFERENCE = (
     "experiment.seeds", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.",
 )  # fmt: skip
 """How the names of parameters begin in which runs of one configuration may differ."""
-OPTIONAL = ("solved_at", "score", "normalised_return", "size")
+OPTIONAL = ("solved_at", "score", "normalised_return", "size", "states", "actions", "horizon", "mass")
 """What a seed's entry of `summary.json` may have, beside what every seed's has."""
 
 

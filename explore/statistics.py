@@ -266,6 +266,44 @@ def power_law(x: ArrayLike, y: ArrayLike) -> PowerLaw:
     return PowerLaw(float(exponent), error, float(np.exp(intercept)))
 
 
+def growth_along(x: ArrayLike, curves: ArrayLike, resamples: int = RESAMPLES) -> Interval:
+    """The exponent of the power law through the mean of seeds' curves `[seeds, points]`, with its bootstrap interval.
+
+    Seeds are drawn whole, since the points of one growing curve are not independent.
+    """
+    values = _finite(curves)
+    seeds = len(values)
+    exponent = power_law(x, values.mean(0)).exponent
+    if seeds < 2:
+        return Interval(None, exponent, None)
+    times = _drawn_times(np.random.default_rng(SEED), seeds, resamples) / seeds
+    return _growth(x, exponent, times @ values)
+
+
+def growth_across(x: ArrayLike, samples: Sequence[ArrayLike], resamples: int = RESAMPLES) -> Interval:
+    """The same through the means of independent samples, one `[seeds]` for each x."""
+    values = _tasks(samples, _finite)
+    exponent = power_law(x, [sample.mean() for sample in values]).exponent
+    if not _spread(values):
+        return Interval(None, exponent, None)
+    rng = np.random.default_rng(SEED)
+    means = [_drawn_times(rng, len(sample), resamples) @ sample / len(sample) for sample in values]
+    return _growth(x, exponent, np.stack(means, -1))
+
+
+def _growth(x: ArrayLike, exponent: float, means: np.ndarray) -> Interval:
+    """The interval of slopes of means `[resamples, points]`; a mean of 0, which few seeds may give, has none."""
+    u = np.log(_finite(x))
+    u = u - u.mean()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (np.log(means) * u).sum(-1) / (u**2).sum()
+    slopes = slopes[np.isfinite(slopes)]
+    if not slopes.size:
+        return Interval(None, exponent, None)
+    low, high = np.quantile(slopes, TAILS)
+    return Interval(float(low), exponent, float(high))
+
+
 def _mean_band(tasks: Sequence[np.ndarray], resamples: int) -> Band:
     """The mean over tasks of the mean over seeds of curves `[task][seeds, points]`."""
     estimate = np.mean([task.mean(0) for task in tasks], axis=0)

@@ -9,6 +9,8 @@ from scipy import stats
 from explore.statistics import (
     Interval,
     bootstrap,
+    growth_across,
+    growth_along,
     iqm,
     log_rank,
     mean_band,
@@ -327,3 +329,27 @@ def test_two_points_are_a_power_law_without_an_error():
 def test_what_is_no_power_law_is_refused(x, y):
     with pytest.raises(ValueError, match="a power law needs"):
         power_law(x, y)
+
+
+def test_growth_along_curves_is_the_exponent_of_their_mean():
+    x = np.array([1, 10, 100])
+    curves = np.array([[1.0, 20.0, 150.0], [3.0, 20.0, 250.0]])
+    slope = np.polyfit(np.log(x), np.log(curves.mean(0)), 1)[0]
+    low, estimate, high = growth_along(x, curves)
+    assert estimate == pytest.approx(slope)
+    alone = [np.polyfit(np.log(x), np.log(curve), 1)[0] for curve in curves]
+    assert [low, high] == pytest.approx(sorted(alone))  # a quarter of all draws of two seeds is one of them twice
+
+
+def test_growth_across_samples_draws_each_by_itself():
+    x, samples = [1, 2], [[1.0, 3.0], [8.0, 8.0]]
+    low, estimate, high = growth_across(x, samples)
+    assert estimate == pytest.approx(2)  # 2 to 8
+    assert (low, high) == pytest.approx((np.log2(8 / 3), 3))
+
+
+def test_growth_of_one_seed_has_no_interval_and_that_of_nothing_is_refused():
+    assert growth_along([1, 2], [[1.0, 4.0]]) == (None, pytest.approx(2), None)
+    assert growth_across([1, 2], [[1.0], [4.0, 4.0]]) == (None, pytest.approx(2), None)
+    with pytest.raises(ValueError, match="above 0"):
+        growth_along([1, 2], [[0.0, 4.0]])

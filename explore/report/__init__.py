@@ -49,10 +49,11 @@ def sections(found: Material) -> list[Section]:
     from explore.report.costs import costs
     from explore.report.learning import learning
     from explore.report.maps import maps
+    from explore.report.regret import regret
     from explore.report.solving import solving
 
     told = [tables.what_was_run(found), *tables.how_they_differ(found), *tables.scores(found)]
-    shown = [draw(found) for draw in (learning, solving, aggregates, costs, maps, best_episodes)]
+    shown = [draw(found) for draw in (learning, regret, solving, aggregates, costs, maps, best_episodes)]
     return [*told, *(section for section in shown if section)]
 
 

@@ -18,6 +18,7 @@ ACROSS = 3  # panels in a row
 FEW = 4  # bands or lines that can lie on each other and still be told apart
 EXCEPTIONS = 3  # configurations with another number of seeds that a caption names
 LONGEST = 95  # characters of a line in a legend
+TITLE = 84  # characters of the titles of panels beside each other
 CHARACTER, HANDLE, LINE = 0.066, 0.55, 0.155
 """Inches that a legend takes for a character of a name, for what is before it, and for a line."""
 
@@ -30,6 +31,12 @@ def panels(count: int, height: float, across: int = ACROSS, **options: Any) -> t
     for unused in axes.flat[count:]:
         unused.remove()
     return figure, [*axes.flat[:count]]
+
+
+def title(text: str, across: int) -> str:
+    """The title of one of so many panels beside each other, broken into lines that fit."""
+    whole = text.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return "\n".join(textwrap.wrap(whole, TITLE // across))
 
 
 def lowest(axes: Sequence[Axes]) -> list[Axes]:

@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator
 
 from explore.report import style
 from explore.report.data import Material, Result
-from explore.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said
+from explore.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
 from explore.report.section import Picture, Section
 from explore.statistics import KaplanMeier
 
@@ -39,7 +39,7 @@ def _shares(material: Material, judged: Sequence[Result]) -> Picture:
         own = [result for result in judged if result.setting == setting]
         for result in own:
             _draw_share(panel, result.configuration.survival(), material.place(result), len(own))
-        panel.set(title=setting, ylim=(-0.03, 1.03), xlim=(0, None))
+        panel.set(title=title(setting, min(len(settings), ACROSS)), ylim=(-0.03, 1.03), xlim=(0, None))
     for panel in lowest(axes):
         panel.set_xlabel("episode")
     for panel in axes[::ACROSS]:
