@@ -24,7 +24,7 @@ from explore.report.section import Picture, Section
 from explore.rows import episode_columns
 from explore.watch import Live, once, watch
 
-COLUMNS = episode_columns((), (), evaluated=False)
+COLUMNS = episode_columns()
 
 
 def add(run, *episodes):
