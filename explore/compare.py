@@ -107,8 +107,8 @@ def compare(folders: Sequence[str | Path]) -> Comparison:
 def better(one: Configuration, other: Configuration) -> Interval:
     """How likely a seed of one configuration does better than one of another, both of the same task."""
     ours, theirs = one.ranking(), other.ranking()
-    if len(ours[0]) != len(theirs[0]):  # the summary of one has no score: made by another version
-        ours, theirs = [seed[-1:] for seed in ours], [seed[-1:] for seed in theirs]
+    if bool(one.numbers("score")) != bool(other.numbers("score")):  # one was made by another version
+        ours, theirs = [seed[1:] for seed in ours], [seed[1:] for seed in theirs]
     rank = {seed: float(place) for place, seed in enumerate(sorted({*ours, *theirs}))}
     return probability_of_improvement([[rank[seed] for seed in ours]], [[rank[seed] for seed in theirs]])
 

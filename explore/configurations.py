@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from explore.errors import UserError
-from explore.gin_files import bindings_in
+from explore.gin_files import bindings_in, unscoped
 from explore.record import Run
 from explore.statistics import KaplanMeier, survival
 
@@ -22,6 +22,7 @@ NO_DIFFERENCE = (
     "experiment.seeds", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.",
 )  # fmt: skip
 """How the names of parameters begin in which runs of one configuration may differ."""
+HIGHEST = 1e30  # that a number of a run may be
 OPTIONAL = ("solved_at", "score", "normalised_return", "size", "states", "actions", "horizon", "mass")
 """What a seed's entry of `summary.json` may have, beside what every seed's has."""
 
@@ -48,9 +49,12 @@ class Configuration:
         return [] if None in values else [float(value) for value in values]  # type: ignore[arg-type]
 
     def ranking(self) -> list[tuple[float, ...]]:
-        """What says which of two seeds did better: the score, and where that is equal or missing the mean return."""
-        scores = [self.numbers(name) for name in ("score", "mean_return")]
-        return list(zip(*filter(None, scores)))
+        """What says which of two seeds did better: the score, then who solved the task sooner, then the mean return.
+
+        The mean return comes last, as it depends on how many episodes a seed was run.
+        """
+        sooner = [-(seed.get("solved_at") or math.inf) for seed in self.seeds.values()]
+        return list(zip(self.numbers("score") or sooner, sooner, self.numbers("mean_return")))
 
     def survival(self) -> KaplanMeier:
         """Episodes to solve; a seed that has not solved the task is a censored observation."""
@@ -103,14 +107,20 @@ def _is_judged(seed: Any) -> bool:
         return False
     there = {name: seed[name] for name in OPTIONAL if seed.get(name) is not None}
     needed = {name: seed.get(name) for name in ("episodes", "mean_return")}
-    return all(isinstance(value, int | float) and math.isfinite(value) for value in (needed | there).values())
+    return all(map(_is_number, (needed | there).values()))
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it can be computed with, and drawn."""
+    return isinstance(value, int | float) and abs(value) < HIGHEST
 
 
 def configurations(runs: Sequence[Run]) -> list[Configuration]:
     """The configurations of runs, named; raises `UserError` if a seed of one is there twice."""
     found: dict[tuple[tuple[str, str], ...], Configuration] = {}
     for run in runs:
-        bindings = {name: v for name, v in bindings_in(run.config).items() if not name.startswith(NO_DIFFERENCE)}
+        every = bindings_in(run.config)
+        bindings = {name: value for name, value in every.items() if not unscoped(name).startswith(NO_DIFFERENCE)}
         one = found.setdefault(tuple(sorted(bindings.items())), Configuration(bindings, run.summary["task"]))
         for seed in run.summary["seeds"]:
             if seed in one.seeds:
@@ -129,7 +139,7 @@ def configurations(runs: Sequence[Run]) -> list[Configuration]:
 def _cost(run: Run) -> dict[str, float]:
     overall = run.summary["overall"]
     cost = {**overall.get("cost", {}), "steps": overall.get("steps"), "seconds": run.info.get("seconds")}
-    return {name: amount for name, amount in cost.items() if isinstance(amount, int | float)}
+    return {name: amount for name, amount in cost.items() if _is_number(amount)}
 
 
 def differences(configurations: Sequence[Mapping[str, str]]) -> list[str]:
@@ -152,11 +162,15 @@ def names_by_difference(configurations: Sequence[Mapping[str, str]]) -> list[str
             chosen, groups = [*chosen, name], apart
     last = [name.rpartition(".")[2] for name in chosen]
     short = {name: end if last.count(end) == 1 else name for name, end in zip(chosen, last)}
+    shown = {name: _shown({one[name] for one in configurations if name in one}) for name in chosen}
     return [
-        ", ".join(f"{short[name]} = {_shown(one[name])}" for name in chosen if name in one) for one in configurations
+        ", ".join(f"{short[name]} = {shown[name][one[name]]}" for name in chosen if name in one)
+        for one in configurations
     ]
 
 
-def _shown(value: str) -> str:
-    """`@selection.MeanArgmax` is MeanArgmax."""
-    return value.rpartition(".")[2] if value.startswith("@") else value
+def _shown(values: Collection[str]) -> dict[str, str]:
+    """`@selection.MeanArgmax` is MeanArgmax, unless another of the values would be that too."""
+    short = {value: value.rpartition(".")[2] if value.startswith("@") else value for value in values}
+    known = [*short.values()]
+    return {value: name if known.count(name) == 1 else value for value, name in short.items()}

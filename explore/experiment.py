@@ -12,13 +12,14 @@ import dm_env
 import numpy as np
 import torch
 
+from explore.indexed import made_up_observations
 from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.loop import Progress, play, train
 from explore.record import CURVES
 from explore.regret import Regret
 from explore.rehearsal import rehearse_resume
 from explore.rows import episode_columns
-from explore.sightings import sightings
+from explore.sightings import beliefs, sightings
 from explore.snapshots import is_due
 from explore.state import Tree, captured, check_fits, restore, skeleton
 from explore.streams import Streams, global_generators, integer_seed
@@ -91,11 +92,15 @@ class Experiment:
         own = [name for name, there in measured.items() if there is not None]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
         column, how = self.curve
-        if column not in self.columns or how not in CURVES:
+        if column not in self.columns or column == "evaluation" or how not in CURVES:
             kind = type(self.judges[0]).__name__
-            raise ValueError(f"curve of {kind} must be a column of episodes.csv and one of {CURVES}, got {column, how}")
+            wanted = f"a column of episodes.csv that every episode has and one of {CURVES}"
+            raise ValueError(f"curve of {kind} must be {wanted}, got {column, how}")
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
         self.sightings = sightings(self.environments[0], len(self.seeds))
+        beliefs(
+            self.agent, made_up_observations(spec, Streams(self.seeds)["check"], 2).numpy()
+        )  # before it is too late
         self._skeleton: Tree = None  # of the state when newly built
 
     @property

@@ -73,7 +73,7 @@ def read_text(path: Path) -> str:
     try:
         with opened(path) as file:
             if os.fstat(file.fileno()).st_size > LARGEST:
-                raise UserError(f"{path} is damaged: it is larger than {LARGEST >> 20} MiB")
+                raise UserError(f"{path} is too large to be read: more than {LARGEST >> 20} MiB")
             return file.read().decode()
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is not over, or its folder is damaged") from error

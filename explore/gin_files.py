@@ -229,5 +229,10 @@ def bindings_in(text: str) -> dict[str, str]:
     return found
 
 
+def unscoped(name: str) -> str:
+    """A parameter without the scope it is bound in."""
+    return name.rpartition("/")[2]
+
+
 def one_line(text: object) -> str:
     return " ".join(str(text).split())

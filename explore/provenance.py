@@ -18,7 +18,7 @@ import torch
 
 from explore import __version__
 from explore.discovery import BUILT_INS, Registry
-from explore.gin_files import bindings_in
+from explore.gin_files import bindings_in, unscoped
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
@@ -86,7 +86,7 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def rebound(before: str, after: str) -> list[str]:
     """The parameters whose values differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
     old, new = bindings_in(before), bindings_in(after)
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and not name.startswith(FREE)]
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and not unscoped(name).startswith(FREE)]
     return [f"{name} = {old.get(name, '(not set)')} (now {new.get(name, '(not set)')})" for name in names]
 
 

@@ -7,6 +7,8 @@ Then visits are counted. Of other environments the best episode of each seed is 
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +21,28 @@ MOST_NUMBERS = 1000
 """In an observation: whole episodes of larger ones, such as images, are not kept."""
 
 
-class Visits:
+class Sightings(ABC):
+    """Told of every step; asked for a picture now and then."""
+
+    @abstractmethod
+    def step(
+        self,
+        observations: np.ndarray,
+        actions: Sequence[int],
+        timesteps: Sequence[dm_env.TimeStep],
+        active: Sequence[bool],
+    ) -> None:
+        """Actions at these observations `[lanes, ...]` led to these timesteps."""
+
+    def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
+        """An episode of all lanes is over."""
+
+    @abstractmethod
+    def picture(self, agent: Agent) -> dict[str, np.ndarray]:
+        """What there is to see, and what the agent believes there: arrays that begin with the axis of lanes."""
+
+
+class Visits(Sightings):
     """How often each seed was at each place of a map."""
 
     def __init__(self, places: np.ndarray, lanes: int, observations: int):
@@ -39,17 +62,14 @@ class Visits:
     ) -> None:
         self.counts[self._lanes, observations] += active
 
-    def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
-        """Visits have been counted already."""
-
     def picture(self, agent: Agent) -> dict[str, np.ndarray]:
-        """Visits and beliefs at every place, `[lanes, rows, columns]` and `[lanes, rows, columns, actions]`."""
+        """Visits `[lanes, rows, columns]` and beliefs `[lanes, rows, columns, actions]`."""
         there = self.places >= 0
         shape = (len(self.counts), *self.places.shape)
-        beliefs = agent.beliefs(np.broadcast_to(self.places[there], (len(self.counts), there.sum())))
+        observations = np.broadcast_to(self.places[there], (len(self.counts), there.sum()))
         arrays = {"visits": np.full(shape, -1, np.int64)}
         arrays["visits"][:, there] = self.counts[:, self.places[there]]
-        for name, values in beliefs.items():
+        for name, values in beliefs(agent, observations).items():
             arrays[name] = np.full((*shape, values.shape[-1]), np.nan, np.float32)
             arrays[name][:, there] = values
         return arrays
@@ -63,12 +83,12 @@ class Visits:
         self.counts[:] = state["counts"]
 
 
-class BestEpisodes:
+class BestEpisodes(Sightings):
     """The episode of each seed with the highest return, the first of equals, step by step."""
 
     def __init__(self, lanes: int):
         self.episode = [0] * lanes
-        self.best = [-np.inf] * lanes
+        self.best = [math.nan] * lanes
         self.observations: list[np.ndarray] = [np.zeros(0)] * lanes  # [steps, ...]
         self.actions = [np.zeros(0, np.int64)] * lanes
         self.rewards = [np.zeros(0)] * lanes
@@ -85,7 +105,7 @@ class BestEpisodes:
 
     def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
         for lane, episode_return in enumerate(returns):
-            if episode_return > self.best[lane]:
+            if not episode_return <= self.best[lane] and not (self.episode[lane] and math.isnan(episode_return)):
                 path = self._path[: lengths[lane]]
                 self.episode[lane], self.best[lane] = episode, float(episode_return)
                 self.observations[lane] = np.array([observations[lane] for observations, _, _ in path])
@@ -106,14 +126,13 @@ class BestEpisodes:
             "actions": np.stack([_padded(path, np.full(lengths.max(), -1)) for path in self.actions]),
             "rewards": np.stack([_padded(path, np.full(lengths.max(), np.nan)) for path in self.rewards]),
         }
-        for name, values in agent.beliefs(observations).items():
-            beyond = np.arange(lengths.max()) >= lengths[:, None]
-            arrays[name] = np.where(beyond[..., None], np.float32(np.nan), values.astype(np.float32))
+        beyond = np.arange(lengths.max()) >= lengths[:, None]
+        for name, values in beliefs(agent, observations).items():
+            arrays[name] = np.where(beyond[..., None], np.float32(np.nan), values)
         return arrays
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("episode", "best", "observations", "actions", "rewards")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("episode", "best", "observations", "actions", "rewards")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name in ("episode", "best", "observations", "actions", "rewards"):
@@ -122,7 +141,8 @@ class BestEpisodes:
             setattr(self, name, [*state[name]])
 
 
-Sightings = Visits | BestEpisodes
+KEPT = ("visits", "best_episode", "best_return", "lengths", "observations", "actions", "rewards")
+"""Arrays that are no beliefs."""
 
 
 def sightings(environment: dm_env.Environment, lanes: int) -> Sightings | None:
@@ -131,6 +151,24 @@ def sightings(environment: dm_env.Environment, lanes: int) -> Sightings | None:
     if isinstance(spec, dm_env.specs.DiscreteArray) and hasattr(environment, "belief_map"):
         return Visits(np.asarray(environment.belief_map()), lanes, int(spec.num_values))
     return BestEpisodes(lanes) if np.prod(spec.shape, dtype=int) <= MOST_NUMBERS else None
+
+
+def beliefs(agent: Agent, observations: np.ndarray) -> dict[str, np.ndarray]:
+    """What an agent believes of observations `[lanes, batch, ...]`, as float32; raises `ValueError`."""
+    found = {}
+    for name, values in agent.beliefs(observations).items():
+        array = np.asarray(values)
+        if array.ndim != 3 or array.shape[:2] != observations.shape[:2] or array.dtype.kind not in "biuf":
+            wanted = "numbers [lanes, batch, actions]"
+            raise ValueError(f"{type(agent).__name__}.beliefs() must give {wanted}, got {name} of {_described(array)}")
+        if not str(name).isidentifier() or name in KEPT:
+            raise ValueError(f"{type(agent).__name__}.beliefs() must not give anything called {name!r}")
+        found[name] = array.astype(np.float32)
+    return found
+
+
+def _described(array: np.ndarray) -> str:
+    return f"shape {[*array.shape]}" if array.dtype.kind in "biuf" else f"type {array.dtype}"
 
 
 def _padded(path: np.ndarray, longest: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from explore.errors import UserError
 
 NAME = re.compile(r"([0-9]{9,18})\.npz")
 LARGEST = 2**30  # bytes of the arrays in a file
+HIGHEST = 1e30
 MAP = {"visits": 3}
 BEST_EPISODES = {"best_episode": 1, "best_return": 1, "lengths": 1, "actions": 2, "rewards": 2}
 """Arrays of the two kinds of snapshots, and how many axes they have. All others but `observations` are beliefs."""
@@ -43,9 +44,7 @@ class Snapshots:
         """Adds one, or replaces it; raises `OSError`."""
         if not self.folder.is_dir():
             files.make_folder(self.folder)
-        content = io.BytesIO()
-        np.savez_compressed(content, allow_pickle=False, **arrays)
-        files.write(self._path(episode), content.getbuffer())
+        files.write(self._path(episode), _archive(arrays))
 
     def episodes(self) -> list[int]:
         """After which episodes there are some."""
@@ -83,6 +82,16 @@ class Snapshots:
         return self.folder / f"{episode:09d}.npz"
 
 
+def _archive(arrays: Mapping[str, np.ndarray]) -> memoryview:
+    """What `np.savez_compressed` writes, whose parameters differ between versions, and might be names of arrays."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+    return content.getbuffer()
+
+
 def _arrays(content: bytes) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
@@ -91,10 +100,15 @@ def _arrays(content: bytes) -> dict[str, np.ndarray]:
         return {name: stored[name] for name in stored.files}
 
 
+def _are_numbers(array: np.ndarray) -> bool:
+    """Whether they can be drawn; NaN is none of them, and may be there."""
+    return array.dtype.kind in "if" and not (np.abs(array.astype(float)) > HIGHEST).any()
+
+
 def _fits(arrays: Mapping[str, np.ndarray], seeds: int) -> bool:
     """Whether arrays are those of a map or of best episodes: kinds of numbers, axes and their lengths."""
     axes = MAP if "visits" in arrays else BEST_EPISODES
-    if not axes.keys() <= arrays.keys() or any(array.dtype.kind not in "if" for array in arrays.values()):
+    if not axes.keys() <= arrays.keys() or not all(map(_are_numbers, arrays.values())):
         return False
     if any(arrays[name].ndim != count for name, count in axes.items()):
         return False

@@ -144,7 +144,8 @@ class Live:
         try:
             run, status = _opened(self.folder)
             sections = _sections(run, self._sections)
-            return Shown(content(self.title, sections, subtitle=_said(run, status)), status != "running")
+            over = status not in ("running", "killed")  # whoever was killed may be resumed
+            return Shown(content(self.title, sections, subtitle=_said(run, status)), over)
         except UserError as error:
             wrong = str(error)
         except Exception as error:  # whatever it is, it may be mended while we watch

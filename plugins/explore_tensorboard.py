@@ -63,8 +63,8 @@ class TensorBoard(Observer):
     def run_started(self, run: Run) -> None:
         own = self.folder / run.folder.resolve().name if self.folder else run.folder / "tensorboard"
         watched_before = own.exists()
-        if watched_before and not run.info["resumed"]:
-            raise RunFailed(f"{own} holds the events of another run; choose another observer.TensorBoard.folder")
+        if self.folder:
+            self._claim(own, f"{run.folder.resolve()}\n{run.info['started']}\n")
         self.episode = run.resumed_after
         for seed in run.info["seeds"]:
             self.files[seed] = self._new_file(own / f"seed_{seed}", self.episode + 1)
@@ -73,6 +73,14 @@ class TensorBoard(Observer):
         if self.episode and not watched_before:
             earlier = run.episodes
             self._add_rows([dict(zip(earlier, cells)) for cells in zip(*earlier.values())])
+
+    def _claim(self, own: Path, whose: str) -> None:
+        """Makes a folder the run's, by where and when that began; raises `RunFailed` if it is another's."""
+        mark = own.with_name(f".{own.name}")
+        if own.exists() and (not mark.is_file() or mark.read_text() != whose):
+            raise RunFailed(f"{own} holds the events of another run; choose another observer.TensorBoard.folder")
+        own.mkdir(parents=True, exist_ok=True)
+        mark.write_text(whose)
 
     def episode_finished(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
         self._add_rows(rows)

@@ -10,8 +10,8 @@ import pytest
 
 import explore
 from explore.cli import main
-from explore.compare import compare
-from explore.configurations import names_by_difference
+from explore.compare import better, compare
+from explore.configurations import Configuration, names_by_difference
 from explore.errors import UserError
 from explore.statistics import mean_interval, survival
 
@@ -112,6 +112,32 @@ def test_one_seed_of_one_configuration_twice_is_refused(runs, tmp_path):
 def test_the_same_run_twice_is_one(runs, monkeypatch):
     monkeypatch.chdir(runs)
     assert len(compare([Path("one"), runs / "one"]).configurations) == 1
+
+
+def test_references_that_would_look_alike_are_shown_whole():
+    for one, other in (("@weak/prior.Additive", "@strong/prior.Additive"), ("@mine.value.Net", "@yours.value.Net")):
+        assert names_by_difference([{"a.b.x": one}, {"a.b.x": other}]) == [f"x = {one}", f"x = {other}"]
+
+
+def test_who_solves_the_task_sooner_did_better_however_long_the_runs_were(runs):
+    """With stop_when_solved one straggler lets all seeds of its run go on, and their mean returns grow."""
+    one, other = (Configuration({}, "DeepSea") for _ in range(2))
+    one.seeds = {"0": {"score": 1.0, "solved_at": 50, "mean_return": 0.4, "episodes": 60}}
+    other.seeds = {"0": {"score": 1.0, "solved_at": 55, "mean_return": 0.9, "episodes": 600}}
+    assert better(one, other).estimate == 1
+    other.seeds["0"]["solved_at"] = 50
+    assert better(one, other).estimate == 0  # then the mean return decides
+    one.seeds["0"]["score"] = 0.9
+    other.seeds["0"] = {"mean_return": 0.3, "episodes": 60, "solved_at": 50}  # of a version without scores
+    assert better(one, other).estimate == 1
+
+
+def test_who_watches_and_in_which_scope_is_no_difference(runs, tmp_path):
+    copy = shutil.copytree(runs / "more", tmp_path / "copy")
+    watched = "\nexperiment.observers = [@tb/observer.TensorBoard]\ntb/observer.TensorBoard.every = 2\n"
+    text = (copy / "config.gin").read_text().replace("experiment.observers = ()\n", "")
+    (copy / "config.gin").write_text(text + watched)
+    assert len(compare([runs / "one", copy]).configurations) == 1
 
 
 def test_names_are_as_short_as_they_can_be():

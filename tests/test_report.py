@@ -25,6 +25,7 @@ from explore.report import (
     sections,
     sections_of_run,
     solving,
+    tables,
 )
 from explore.report.tables import shown_seeds
 from explore.rows import EVERY_RUN, WALL_CLOCK
@@ -211,8 +212,12 @@ def test_the_share_of_solved_seeds_is_one_minus_kaplan_meier():
     assert (high[1:] > share[1:]).all()
 
 
-def test_settings_are_put_together_where_the_same_methods_were_run(grid):
-    section = aggregates.aggregates(material_in(grid))
+def test_settings_are_put_together_where_the_same_methods_were_run(tmp_path):
+    for number, (size, method) in enumerate((size, method) for size in (10, 4) for method in (PINS, TILDE)):
+        entries = [{"score": float(seed < 3), "normalised_return": 0.2 * number + 0.1 * seed} for seed in FIVE]
+        bindings = SEA | {"environment.DeepSea.size": size} | method
+        record(tmp_path / f"cell{number}", bindings, [[0.0, 1.0]] * 5, entries=entries)
+    section = aggregates.aggregates(material_in(tmp_path))
     mean = [0.1 * seed + 0.2 * number for number in (0, 2) for seed in FIVE]
     assert [row[:3] for row in section.table[1:]] == [
         [f"target = {how}", "2", "10"] for how in ("MeanArgmax", "SampledArgmax")
@@ -221,6 +226,40 @@ def test_settings_are_put_together_where_the_same_methods_were_run(grid):
     assert section.table[1][4].startswith("0.600 (")
     [picture] = section.pictures
     assert "2 settings (DeepSea, size = 4; DeepSea, size = 10), 5 seeds each" in picture.caption
+
+
+def test_means_over_different_numbers_of_episodes_are_not_put_together(tmp_path):
+    entries = [{"normalised_return": 0.5}] * 2
+    for size, lengths in {4: (2, 2), 6: (2, 2), 8: (2, 3)}.items():
+        for method, length in zip((PINS, TILDE), lengths):
+            bindings = SEA | {"environment.DeepSea.size": size} | method
+            name = f"{size}{length}{method['agent.Indexed.target'][11:]}"
+            record(tmp_path / name, bindings, [[1.0] * length] * 2, entries=entries)
+    section = aggregates.aggregates(material_in(tmp_path))
+    assert section.table[1][1] == "2"
+    assert section.text[1] == "Left out, as seeds differ in their number of episodes: DeepSea, size = 8."
+
+
+def test_sizes_are_joined_only_where_nothing_else_of_the_setting_differs(tmp_path):
+    for size in (4, 6):
+        for fair in (True, False):
+            setting = {"environment.DeepSea.size": size, "environment.DeepSea.deterministic": fair}
+            entries = [{"size": size, "solved_at": size if fair else 2 * size}]
+            record(tmp_path / f"{size}{fair}", SEA | setting | PINS, [[1.0] * 20], entries=entries)
+    _, first, second = solving.solving(material_in(tmp_path)).pictures
+    medians = [
+        [line.get_ydata().tolist() for line in one.figure.axes[0].lines if len(line.get_xdata()) == 2][-2]
+        for one in (first, second)
+    ]
+    assert sorted(medians) == [[4, 6], [8, 12]]
+
+
+def test_settings_of_one_method_are_not_compared(tmp_path):
+    for size in (4, 6):
+        record(tmp_path / str(size), SEA | {"environment.DeepSea.size": size} | PINS, [[1.0], [0.5]])
+    [section] = tables.scores(material_in(tmp_path))
+    assert section.table[0][:3] == ["setting", "seeds", "mean return"]
+    assert not {"better than first", "log rank p"} & {*section.table[0]}
 
 
 def test_costs_are_those_of_one_seed(grid):
@@ -311,7 +350,6 @@ def test_sections_come_in_their_order(shown):
         "Scores: CartpoleSwingup",
         "Learning",
         "Solving",
-        "Several settings",
         "Cost against score",
         "Maps",
         "Best episode",
@@ -468,7 +506,7 @@ def test_a_run_with_damaged_episodes_is_left_out_and_named(two, before, after, r
     assert [*sections(found)[0].text] == (told if reason else [])
 
 
-@pytest.mark.parametrize("solved_at", [-1, 9, 1e308])
+@pytest.mark.parametrize("solved_at", [-1, 9, 1e20])
 def test_a_run_that_is_said_to_be_solved_when_it_was_not_run_is_left_out(tmp_path, solved_at):
     run = record(tmp_path / "run", SEA | PINS, [[1.0] * 8], entries=[{"solved_at": solved_at}])
     assert material_in(tmp_path).left_out == [

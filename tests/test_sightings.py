@@ -1,21 +1,25 @@
 """Visits and best episodes against a plain record of what happened, and snapshots of them on disk."""
 
 import io
+import math
 import shutil
 
 import dm_env
 import numpy as np
 import pytest
+import torch
 from building import CELLS, FLOATS, Walk, build, live
 from dm_env import specs
 from explore_deep_sea import DeepSea
 from explore_selections import MeanArgmax
 
 import explore
+from explore.cli import main
 from explore.errors import UserError
+from explore.gin_files import recipes
 from explore.interfaces import Spec
 from explore.loop import Progress, train
-from explore.sightings import BestEpisodes, Visits, sightings
+from explore.sightings import BestEpisodes, Visits, beliefs, sightings
 from explore.snapshots import Snapshots, is_due
 
 SMALL = (
@@ -149,6 +153,57 @@ def test_the_best_episode_of_each_seed_is_kept_step_by_step():
     values = agent.values(picture["observations"][0])[0]
     np.testing.assert_allclose(picture["mean"][0], values, rtol=1e-5)
     assert np.isnan(picture["mean"][1, 2]).all() and np.isfinite(picture["mean"][1, :2]).all()
+
+
+def test_a_return_that_is_no_number_is_kept_until_there_is_one():
+    """And a seed with such a return does not end the run of the others."""
+    first, second = Scripted([math.nan], [math.nan], [1.0, 1.0]), Scripted([1.0], [-math.inf], [0.0])
+    agent, seen = build(), sightings(first, 2)
+    rows = train(
+        agent, [first, second], [explore.interfaces.Judge(None)] * 2, (0, 1), 3, lambda _: {},
+        Progress(np.zeros(2, int)), seen,
+    )  # fmt: skip
+    kept = [next(rows) and seen.picture(agent)["best_episode"].tolist() for _ in range(3)]
+    assert kept == [[1, 1], [1, 1], [3, 1]]
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"mean": np.zeros((2, 5))}, r"must give numbers \[lanes, batch, actions\], got mean of shape \[2, 5\]"),
+        ({"mean": np.zeros((2, 4, 3))}, r"got mean of shape \[2, 4, 3\]"),
+        ({"mean": np.full((2, 5, 3), "x")}, "got mean of type <U1"),
+        ({"visits": np.zeros((2, 5, 3))}, "must not give anything called 'visits'"),
+        ({"a/b": np.zeros((2, 5, 3))}, "must not give anything called 'a/b'"),
+    ],
+)
+def test_beliefs_that_are_none_are_refused(told, expected):
+    agent = build()
+    agent.beliefs = lambda observations: told
+    with pytest.raises(ValueError, match=f"Indexed.beliefs\\(\\) .*{expected}"):
+        beliefs(agent, np.zeros((2, 5, 2, 2), np.float32))
+
+
+def test_beliefs_may_be_tensors_and_lists():
+    agent = build()
+    agent.beliefs = lambda observations: {"mean": torch.ones(2, 1, 3), "uncertainty": [[[1, 2, 3]], [[4, 5, 6]]]}
+    found = beliefs(agent, np.zeros((2, 1, 2, 2), np.float32))
+    assert found["uncertainty"].tolist() == [[[1, 2, 3]], [[4, 5, 6]]] and found["mean"].dtype == np.float32
+
+
+def test_beliefs_are_asked_for_before_the_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "odd.py").write_text(
+        "from explore_indexed_agent import Indexed\n\nfrom explore import hookimpl\n\n\n"
+        "class Odd(Indexed):\n    def beliefs(self, observations):\n        return {'mean': observations}\n\n\n"
+        "@hookimpl\ndef explore_agents():\n    return [Odd]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    recipe = (recipes()["pins_deep_sea"]).read_text().replace("agent.Indexed", "agent.Odd")
+    base = recipes()["deep_sea"].read_text().replace("agent.Indexed", "agent.Odd")
+    (tmp_path / "odd.gin").write_text(base + recipe.replace("include 'deep_sea.gin'", ""))
+    assert main(["run", "odd.gin", "-p", "odd.py", "--out", "run"]) == 2
+    assert "Odd.beliefs() must give numbers [lanes, batch, actions]" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_whole_episodes_of_large_observations_are_not_kept():

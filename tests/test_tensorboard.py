@@ -286,6 +286,7 @@ def test_runs_share_a_folder_under_their_names(capsys):
     before = curves("logs/one/seed_0")
     assert start(*shared, episodes=2, out="elsewhere/one") == 1
     assert "logs/one holds the events of another run" in capsys.readouterr().err
+    assert main(["run", "--resume", "elsewhere/one", "--quiet"]) == 1  # nor when it is tried again
     assert curves("logs/one/seed_0") == before
 
 

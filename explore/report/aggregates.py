@@ -46,16 +46,31 @@ def aggregates(material: Material) -> Section | None:
         "to 1. IQM is the interquartile mean over the seeds of all settings, score the mean of bsuite's score; "
         "intervals are 95%, by a bootstrap that draws seeds within each setting."
     )
-    return Section("Several settings", [text], [header, *rows], [_picture(material, group) for group in groups])
+    return Section(
+        "Several settings",
+        [text, *_left_out(material)],
+        [header, *rows],
+        [_picture(material, group) for group in groups],
+    )
 
 
 def _groups(material: Material) -> list[Group]:
     by_methods: dict[tuple[str, ...], list[str]] = {}
     for setting in material.settings:
         known = [result.method for result in material.of(setting) if result.configuration.numbers(NUMBER)]
-        if len(known) == len(material.of(setting)):
+        if len(known) == len(material.of(setting)) and _are_equally_long(material.of(setting)):
             by_methods.setdefault(tuple(sorted(known, key=material.methods.index)), []).append(setting)
     return [_group(material, methods, settings) for methods, settings in by_methods.items() if len(settings) > 1]
+
+
+def _are_equally_long(results: Sequence[Result]) -> bool:
+    """Whether means over all episodes can be compared: not if some seeds were stopped when they had solved the task."""
+    return len({len(seed) for result in results for seed in result.columns["episode"]}) == 1
+
+
+def _left_out(material: Material) -> list[str]:
+    uneven = [setting for setting in material.settings if not _are_equally_long(material.of(setting))]
+    return [f"Left out, as seeds differ in their number of episodes: {'; '.join(uneven)}."] if uneven else []
 
 
 def _group(material: Material, methods: Sequence[str], settings: list[str]) -> Group:

@@ -18,6 +18,7 @@ import numpy as np
 
 from explore.configurations import Configuration, configurations, names_by_difference
 from explore.errors import UserError
+from explore.gin_files import unscoped
 from explore.record import Run
 from explore.rows import EVERY_RUN, WALL_CLOCK
 from explore.statistics import Band, mean_band, smoothed
@@ -121,7 +122,7 @@ def split(bindings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     setting = {
         name: value
         for name, value in bindings.items()
-        if name.startswith(("environment.", "experiment.")) and name != "experiment.agent"
+        if unscoped(name).startswith(("environment.", "experiment.")) and name != "experiment.agent"
     }
     return setting, {name: value for name, value in bindings.items() if name not in setting}
 
@@ -138,7 +139,7 @@ def setting_names(settings: Sequence[Mapping[str, str]], tasks: Sequence[str]) -
 
 def method_names(methods: Sequence[Mapping[str, str]], found: Sequence[Configuration]) -> list[str]:
     """What differs between methods; one that is alone goes by its run's name."""
-    return [name or one.runs[0].info["name"] for name, one in zip(_named(methods), found)]
+    return [name or found[0].runs[0].info["name"] for name in _named(methods)]
 
 
 def _named(parts: Sequence[Mapping[str, str]]) -> list[str]:

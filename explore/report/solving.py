@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
 from explore.report import style
-from explore.report.data import Material, Result
+from explore.report.data import Material, Result, split
 from explore.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
 from explore.report.section import Picture, Section
 from explore.statistics import KaplanMeier
@@ -24,11 +24,18 @@ def solving(material: Material) -> Section | None:
     if not judged:
         return None
     pictures = [_shares(material, judged)]
-    tasks = dict.fromkeys(result.configuration.task for result in judged)
-    against_size = [
-        _against_size(material, [one for one in judged if one.configuration.task == task]) for task in tasks
-    ]
+    kinds: dict[object, list[Result]] = {}
+    for result in judged:
+        kinds.setdefault(_but_for_size(result), []).append(result)
+    against_size = [_against_size(material, results) for results in kinds.values()]
     return Section("Solving", [], [], pictures + [picture for picture in against_size if picture])
+
+
+def _but_for_size(result: Result) -> tuple[object, ...]:
+    """The task and its setting, but for what says how large it is and how long it was run."""
+    setting, _ = split(result.configuration.bindings)
+    sized = ("environment.DeepSea.size", "environment.Bsuite.id", "experiment.episodes")
+    return result.configuration.task.partition("/")[0], *(item for item in setting.items() if item[0] not in sized)
 
 
 @style.styled()

@@ -123,9 +123,10 @@ def new_figure(
 
 
 def series(number: int) -> dict[str, Any]:
-    """Colour, dashes and marker of one of several lines; they repeat after eight."""
-    number %= len(COLOURS)
-    return {"color": COLOURS[number], "linestyle": DASHES[number], "marker": MARKERS[number]}
+    """Colour, dashes and marker of one of several lines; after eight a colour comes back with others."""
+    again = number + number // len(COLOURS)
+    look = {"linestyle": DASHES[again % len(DASHES)], "marker": MARKERS[again % len(MARKERS)]}
+    return {"color": COLOURS[number % len(COLOURS)], **look}
 
 
 def svg(figure: Figure, label: str = "picture", prefix: str = "picture") -> str:

@@ -100,7 +100,11 @@ def _differences(named: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
 def _scores(title: str, results: Sequence[Result], named_by: str) -> Section:
     named = [replace(result.configuration, name=getattr(result, named_by)) for result in results]
     comparison = Comparison(named, [])
-    header, *rows = comparison.table()
+    table = comparison.table()
+    if named_by == "setting":  # of which none is better than another
+        shown = [column for column, name in enumerate(table[0]) if name not in ("better than first", "log rank p")]
+        table = [[row[column] for column in shown] for row in table]
+    header, *rows = table
     return Section(f"Scores: {title}", comparison.foot()[-1:], [[named_by, *header[1:]], *rows])
 
 
