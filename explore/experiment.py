@@ -207,11 +207,10 @@ def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(seeds, int):
-        seeds = range(seeds)
-    if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+    every = range(seeds) if isinstance(seeds, int) else seeds
+    if not every or min(every) < 0 or len(set(every)) < len(every):
         raise ValueError(f"seeds must be different whole numbers of at least 0 such as (0, 1, 2), got {seeds!r}")
-    return tuple(seeds)
+    return tuple(every)
 
 
 def _checked_device(device: str) -> torch.device:

@@ -89,7 +89,7 @@ def test_rows_tell_what_happened():
 
     judges = [Counting(environment) for environment in environments]
     progress = Progress(np.zeros(3, int))
-    rows = [*train(agent, environments, judges, [7, 8, 9], 4, lambda episode: None, progress)]
+    rows = [*train(agent, environments, judges, [7, 8, 9], 4, lambda episode: {}, progress)]
     assert (progress.episode, progress.steps.tolist()) == (4, [8, 16, 4])
     assert agent.began == [([2, 4, 1], progress) for progress in (0, 0.25, 0.5, 0.75)]
     assert len(rows) == 4
