@@ -45,7 +45,7 @@ class Plain:
         self.prior_sigma = self.sigma / np.sqrt(self.beta)
         places = np.ndindex(self.horizon, self.states, self.actions)
         self.seen: dict[tuple[int, ...], list[tuple[float, int]]] = {place: [] for place in places}
-        model = mdp.model()
+        model = mdp.true_model()
         self.transitions, self.rewards = model.transitions, model.rewards
         self.best = self.value(None)
 

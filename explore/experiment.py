@@ -24,6 +24,8 @@ from explore.snapshots import is_due
 from explore.state import Tree, captured, check_fits, restore, skeleton
 from explore.streams import Streams, global_generators, integer_seed
 
+MOST_SEEDS = 1_000_000
+
 
 class Experiment:
     """The root of a configuration: all seeds of an agent in copies of an environment.
@@ -83,7 +85,7 @@ class Experiment:
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
         if stop_when_solved and not self.judges[0].decides:
             raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
-        models = [environment.model() for environment in self.environments if hasattr(environment, "model")]
+        models = [env.true_model() for env in self.environments if hasattr(env, "true_model")]
         spec = _spec(self.environments[0], models[0].observations if models else None)
         self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
         tells_policy = type(self.agent).policy is not Agent.policy
@@ -91,7 +93,7 @@ class Experiment:
         measured = {"regret": self.regret, "evaluation": evaluate_every}
         own = [name for name, there in measured.items() if there is not None]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
-        column, how = self.curve
+        column, how = self.judges[0].curve
         if column not in self.columns or column == "evaluation" or how not in CURVES:
             kind = type(self.judges[0]).__name__
             wanted = f"a column of episodes.csv that every episode has and one of {CURVES}"
@@ -107,11 +109,6 @@ class Experiment:
     def task(self) -> str:
         """The environment's name: its attribute `task`, or that of its class."""
         return getattr(self.environments[0], "task", type(self.environments[0]).__name__)
-
-    @property
-    def curve(self) -> tuple[str, str]:
-        """How learning is shown: as the regret where it is known, or as the judge says."""
-        return ("regret", "sum") if self.regret is not None else self.judges[0].curve
 
     @property
     def has_checkpoints(self) -> bool:
@@ -207,7 +204,9 @@ def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    every = range(seeds) if isinstance(seeds, int) else seeds
+    every = range(min(seeds, MOST_SEEDS + 1)) if isinstance(seeds, int) else seeds
+    if len(every) > MOST_SEEDS:
+        raise ValueError(f"seeds must be at most {MOST_SEEDS:,}, got {seeds!r}")
     if not every or min(every) < 0 or len(set(every)) < len(every):
         raise ValueError(f"seeds must be different whole numbers of at least 0 such as (0, 1, 2), got {seeds!r}")
     return tuple(every)

@@ -54,7 +54,9 @@ def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
         hints = typing.get_type_hints(function)
     except NameError:  # names that are imported for type checkers only
         hints = {}
-    documentation = _argument_docs(inspect.getdoc(target) or "")
+    documentation: dict[str, str] = {}
+    for owner in reversed(cls.__mro__) if isinstance(target, type) else [target]:
+        documentation |= _argument_docs(inspect.cleandoc(owner.__doc__ or ""))
     found = {}
     for name, argument in inspect.signature(function).parameters.items():
         if name in skipped or argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):

@@ -120,7 +120,7 @@ def _begin(folder: Path | None, wanted: _Wanted, resume: bool) -> Run:
         name=_name(wanted.config),
         config=loaded.text(),
         task=experiment.task,
-        curve=experiment.curve,
+        curve=experiment.judges[0].curve,
         columns=experiment.columns,
         seeds=experiment.seeds,
         episodes=experiment.episodes,

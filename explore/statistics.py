@@ -281,7 +281,10 @@ def growth_along(x: ArrayLike, curves: ArrayLike, resamples: int = RESAMPLES) ->
 
 
 def growth_across(x: ArrayLike, samples: Sequence[ArrayLike], resamples: int = RESAMPLES) -> Interval:
-    """The same through the means of independent samples, one `[seeds]` for each x."""
+    """The same through the means of samples, one `[seeds]` for each x, each drawn by itself.
+
+    Where seeds of one sample are related to those of another, the interval is a little too wide.
+    """
     values = _tasks(samples, _finite)
     exponent = power_law(x, [sample.mean() for sample in values]).exponent
     if not _spread(values):

@@ -60,6 +60,9 @@ class Bsuite(dm_env.Environment):
     def observation_spec(self) -> specs.Array:
         return self._environment.observation_spec()
 
+    def reward_spec(self) -> specs.Array:
+        return self._environment.reward_spec()
+
     def action_spec(self) -> specs.DiscreteArray:
         return self._environment.action_spec()
 

@@ -152,7 +152,7 @@ class DeepSea(dm_env.Environment):
             return dm_env.termination(reward, self._observation())
         return dm_env.transition(reward, self._observation())
 
-    def model(self) -> Model:
+    def true_model(self) -> Model:
         rows = columns = np.arange(self.size)
         right = np.array(self._right)
         succeeds = 1.0 if self.deterministic else 1 - 1 / self.size

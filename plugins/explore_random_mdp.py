@@ -73,14 +73,16 @@ class RandomMDP(dm_env.Environment):
             return dm_env.termination(float(reward), self._numbers[-1, self._state])
         return dm_env.transition(float(reward), self._numbers[self._stage, self._state])
 
-    def model(self) -> Model:
+    def true_model(self) -> Model:
         stages, states, actions, _ = self.outcomes.shape
         by_reward = self.outcomes.reshape(stages, states, actions, 2, states)
-        return Model(self.belief_map(), by_reward.sum(-2), by_reward[..., 1, :].sum(-1), np.eye(states)[0])
+        return Model(self._numbers, by_reward.sum(-2), by_reward[..., 1, :].sum(-1), np.eye(states)[0])
 
     def belief_map(self) -> np.ndarray:
-        """The numbers of observations, `[stages, states]`."""
-        return self._numbers
+        """The numbers of observations, `[stages, states]`; -1 where no episode ever is, before its first step."""
+        reached = self._numbers.copy()
+        reached[0, 1:] = -1
+        return reached
 
     def observation_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(self._numbers.size, name="state")

@@ -39,6 +39,7 @@ class Tabular(Agent):
         self.rewards = np.zeros(shape)  # their sums
         self.values = np.zeros(shape)
         self.greedy = np.zeros(shape[:-1], np.int64)
+        self.best = np.zeros(shape[:-1], np.int64)  # for evaluation
         self._stage_of, self._state_of = _places(spec.stages, int(spec.observation.num_values))
         self._lanes = np.arange(len(streams))
         self._at: tuple[np.ndarray, np.ndarray] = (self._lanes, self._lanes)  # where the lanes are
@@ -69,8 +70,15 @@ class Tabular(Agent):
         self.rewards[here] += rewards
         self.learn(here, rewards, following)
 
+    def best_guess(self) -> np.ndarray:
+        """The values that evaluation acts on: those of acting, but for what is drawn to explore."""
+        return self.values
+
+    def begin_evaluation(self) -> None:
+        self.best = self.best_guess().argmax(-1)
+
     def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-        return self.greedy[self._lanes, self._stage_of[observations], self._state_of[observations]].tolist()
+        return self.best[self._lanes, self._stage_of[observations], self._state_of[observations]].tolist()
 
     def policy(self, observations: np.ndarray) -> np.ndarray:
         chosen = self.greedy[:, self._stage_of[observations], self._state_of[observations]]
@@ -157,6 +165,9 @@ class TabularGaussian(Tabular):
 
         return self._swept(drawn)
 
+    def best_guess(self) -> np.ndarray:
+        return self.mean
+
     def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
         there = self._everywhere(observations)
         return {"mean": self.mean[there], "uncertainty": self.std[there]}
@@ -214,16 +225,31 @@ class TabularPSRL(Tabular):
         self.ones[*here, following] += np.clip((rewards - self.low) / (self.high - self.low), 0, 1)
 
     def plan(self, progress: float) -> np.ndarray:
-        transitions, rewards = self._drawn()
-        return self._swept(lambda stage, later: rewards[:, stage] + expected(transitions[:, stage], later))
+        return self._best_values(*self._drawn())
+
+    def best_guess(self) -> np.ndarray:
+        return self._best_values(*self._model(self._posterior()))
+
+    def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        return {"mean": self.best_guess()[self._everywhere(observations)]}
 
     def _drawn(self) -> tuple[np.ndarray, np.ndarray]:
-        """Models: probabilities of next states, and expected rewards."""
+        """A model from the posterior."""
+        outcomes = self._posterior()
+        return self._model(np.stack([g.standard_gamma(lane) for g, lane in zip(self.streams["index"], outcomes)]))
+
+    def _posterior(self) -> np.ndarray:
+        """The Dirichlet's parameters, `[..., reward 0 or 1, next states]`."""
         prior = self.mass / (2 * self.counts.shape[-1])
-        outcomes = np.stack([self.counts - self.ones, self.ones], -2) + prior  # [..., reward 0 or 1, next states]
-        drawn = np.stack([g.standard_gamma(lane) for g, lane in zip(self.streams["index"], outcomes)])
-        drawn /= drawn.sum((-2, -1), keepdims=True)
-        return drawn.sum(-2), self.low + (self.high - self.low) * drawn[..., 1, :].sum(-1)
+        return np.stack([self.counts - self.ones, self.ones], -2) + prior
+
+    def _model(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of next states and expected rewards, where outcomes are as likely as these weigh."""
+        outcomes = weights / weights.sum((-2, -1), keepdims=True)
+        return outcomes.sum(-2), self.low + (self.high - self.low) * outcomes[..., 1, :].sum(-1)
+
+    def _best_values(self, transitions: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+        return self._swept(lambda stage, later: rewards[:, stage] + expected(transitions[:, stage], later))
 
 
 class UCBVI(Tabular):
@@ -231,7 +257,7 @@ class UCBVI(Tabular):
 
     Values of the empirical model with a bonus of Hoeffding's kind for what has been seen n times:
     scale * (stages left) * sqrt(log(5 states actions horizon episodes / delta) / n), and never more
-    than the best return that is possible.
+    than the best return that is possible. (Azar's values never grow either; these may, with the bonus.)
 
     Args:
       scale: of the bonus; the proof wants 7 times the root of the logarithm, which never ends exploring here.

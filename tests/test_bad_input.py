@@ -197,6 +197,7 @@ VALUES = {
     "experiment.threads = 0": POSITIVE,
     "experiment.stop_when_solved = 'no'": "True or False",
     "experiment.seeds = ()": "different whole numbers of at least 0 such as (0, 1, 2)",
+    "experiment.seeds = 1000000000000": "at most 1,000,000",
     "experiment.seeds = 0": "different whole numbers of at least 0 such as (0, 1, 2)",
     "agent.Indexed.batch_size = 0": POSITIVE,
     "agent.Indexed.batch_size = 64.0": WHOLE,

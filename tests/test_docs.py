@@ -225,6 +225,10 @@ def test_the_table_of_parameters_is_complete():
     assert TABLE.search(GIN.read_text())[0] == parameter_table(), "rewrite it with: python tests/test_docs.py"
 
 
+def test_every_parameter_has_a_meaning():
+    assert [line for line in parameter_table().splitlines() if line.endswith("|  |")] == []
+
+
 def test_every_module_has_its_place_in_the_design():
     modules = [path.name for path in (REPOSITORY / "explore").glob("*.py") if not path.name.startswith("__")]
     assert [name for name in modules if f"`{name}`" not in DESIGN.read_text()] == []

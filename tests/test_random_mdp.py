@@ -108,7 +108,7 @@ def test_an_mdp_that_cannot_be_is_refused(settings, message):
 
 def test_the_least_and_the_greatest_mass_give_probabilities():
     for mass in (0.1, 1e9):
-        np.testing.assert_allclose(RandomMDP(0, mass=mass).model().transitions.sum(-1), 1)
+        np.testing.assert_allclose(RandomMDP(0, mass=mass).true_model().transitions.sum(-1), 1)
 
 
 # Models
@@ -116,7 +116,7 @@ def test_the_least_and_the_greatest_mass_give_probabilities():
 
 def assert_model_is_true(environment, steps):
     """Next states and mean rewards of steps agree with the model within five standard errors."""
-    model, seen = environment.model(), {}
+    model, seen = environment.true_model(), {}
     for stage, before, action, reward, after in steps:
         seen.setdefault((stage, before, action), []).append((reward, after))
     checked = 0
@@ -138,7 +138,7 @@ def assert_model_is_true(environment, steps):
 def test_the_model_of_a_random_mdp_is_what_happens():
     mdp = RandomMDP(1, states=3, actions=2, horizon=4)
     assert_model_is_true(mdp, aimless(mdp, 3000))
-    assert mdp.model().start.tolist() == [1, 0, 0]
+    assert mdp.true_model().start.tolist() == [1, 0, 0]
 
 
 def test_the_model_of_stochastic_deep_sea_is_what_happens():
@@ -149,7 +149,7 @@ def test_the_model_of_stochastic_deep_sea_is_what_happens():
 @pytest.mark.parametrize("cost", [0.01, -0.5, 3.0])
 def test_the_model_of_deep_sea_is_what_happens_to_the_last_bit(cost):
     sea = DeepSea(3, size=5, unscaled_move_cost=cost)
-    model = sea.model()
+    model = sea.true_model()
     for stage, before, action, reward, after in aimless(sea, 200):
         [state] = np.flatnonzero(model.observations[stage] == before)
         assert model.rewards[stage, state, action] == pytest.approx(reward, abs=1e-15)

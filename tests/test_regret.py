@@ -44,7 +44,7 @@ class Acting:
 
 
 def test_the_best_values_are_those_of_the_best_of_all_policies():
-    models = [TINY(seed).model() for seed in range(4)]
+    models = [TINY(seed).true_model() for seed in range(4)]
     found = values_of(best_values, models)[:, 0, 0]
     for model, value in zip(models, found, strict=True):
         policies = (np.eye(2)[list(choice)].reshape(3, 2, 2) for choice in product((0, 1), repeat=6))
@@ -52,7 +52,7 @@ def test_the_best_values_are_those_of_the_best_of_all_policies():
 
 
 def test_the_values_of_a_policy_are_those_of_all_its_paths():
-    models = [TINY(seed).model() for seed in range(4)]
+    models = [TINY(seed).true_model() for seed in range(4)]
     policy = np.random.default_rng(0).dirichlet([1, 1], (4, 3, 2))
     found = values_of(policy_values, models, policy)
     for lane, model in enumerate(models):
@@ -61,7 +61,7 @@ def test_the_values_of_a_policy_are_those_of_all_its_paths():
 
 
 def test_regret_is_what_a_policy_lacks_where_episodes_start():
-    model = replace(TINY(0).model(), start=np.array([0.25, 0.75]))
+    model = replace(TINY(0).true_model(), start=np.array([0.25, 0.75]))
     policy = np.random.default_rng(1).dirichlet([1, 1], (1, 3, 2))
     best = values_of(best_values, [model])[0, 0]
     expected = sum(model.start[state] * (best[state] - worth(model, policy[0], 0, state)) for state in (0, 1))
@@ -72,7 +72,7 @@ def test_regret_is_what_a_policy_lacks_where_episodes_start():
 @pytest.mark.parametrize("size", [2, 5, 20])
 def test_the_best_value_of_deep_sea_is_that_of_diving_to_the_treasure(size, deterministic):
     seas = [DeepSea(seed, size=size, deterministic=deterministic) for seed in range(3)]
-    regret = Regret([sea.model() for sea in seas])
+    regret = Regret([sea.true_model() for sea in seas])
     np.testing.assert_allclose(regret.best, seas[0].best_return)
     if deterministic:
         np.testing.assert_allclose(regret.best, 0.99)
@@ -80,7 +80,7 @@ def test_the_best_value_of_deep_sea_is_that_of_diving_to_the_treasure(size, dete
 
 def test_an_agent_that_always_goes_left_misses_all_of_deep_sea():
     sea = DeepSea(0, size=5)
-    model = sea.model()
+    model = sea.true_model()
     left = 1 - np.eye(2)[np.array(sea._right)]
     assert Regret([model]).of(Acting(left[None], model.observations)) == pytest.approx([0.99])
     assert Regret([model]).of(Acting(1 - left[None], model.observations)) == pytest.approx([0.0])
@@ -127,12 +127,15 @@ def test_the_bound_is_that_of_theorem_1():
     [
         ({"rewards": np.zeros((3, 2, 3))}, "arrays of fitting shapes"),
         ({"start": np.array([1.0])}, "arrays of fitting shapes"),
-        ({"start": np.array([0.5, 0.4])}, "probabilities that sum to 1"),
-        ({"transitions": np.zeros((3, 2, 2, 2))}, "probabilities that sum to 1"),
-        ({"observations": np.arange(6).reshape(3, 2)[::-1]}, "the same observations for every seed"),
+        ({"start": np.array([0.5, 0.4])}, "at least 0 and sum to 1"),
+        ({"transitions": np.zeros((3, 2, 2, 2))}, "at least 0 and sum to 1"),
+        ({"transitions": np.full((3, 2, 2, 2), [-1.0, 2.0])}, "at least 0 and sum to 1"),
+        ({"rewards": np.full((3, 2, 2), np.nan)}, "rewards that are finite numbers"),
+        ({"rewards": [[[0.0]]]}, "arrays of numbers"),
+        ({"observations": np.arange(6).reshape(3, 2)[::-1]}, "the same observations and actions for every seed"),
     ],
 )
 def test_what_is_no_model_is_refused(change, message):
-    good = TINY(0).model()
+    good = TINY(0).true_model()
     with pytest.raises(ValueError, match=message):
         Regret([good, replace(good, **change)])

@@ -341,6 +341,13 @@ def test_growth_along_curves_is_the_exponent_of_their_mean():
     assert [low, high] == pytest.approx(sorted(alone))  # a quarter of all draws of two seeds is one of them twice
 
 
+def test_growth_along_curves_draws_seeds_with_replacement():
+    x = np.array([1.0, 10.0])
+    curves = np.array([[1.0, 10.0**power] for power in (0.2, 0.4, 0.6, 0.8, 1.0)])
+    low, estimate, high = growth_along(x, curves)
+    assert 0.2 < low < 0.55 < estimate < 0.75 < high < 1.0  # means of five are never as far apart as the five
+
+
 def test_growth_across_samples_draws_each_by_itself():
     x, samples = [1, 2], [[1.0, 3.0], [8.0, 8.0]]
     low, estimate, high = growth_across(x, samples)

@@ -33,7 +33,7 @@ THREE_STATES = [f"environment.RandomMDP.{name} = {n}" for name, n in {"states": 
 def build(kind, seeds=(0,), environment=SMALL, **settings):
     task = environment(seed=0)
     actions = task.action_spec().num_values
-    spec = Spec(task.observation_spec(), actions, task.reward_spec(), task.model().observations)
+    spec = Spec(task.observation_spec(), actions, task.reward_spec(), task.true_model().observations)
     return kind(spec, Streams(seeds), torch.device("cpu"), **settings)
 
 
@@ -374,7 +374,7 @@ def best_action_values(models):
 
 def test_ucbvi_is_optimistic():
     seeds = range(40)
-    agent, best = build(UCBVI, seeds), best_action_values([SMALL(seed).model() for seed in seeds])
+    agent, best = build(UCBVI, seeds), best_action_values([SMALL(seed).true_model() for seed in seeds])
     too_low = []
     live(agent, 300, SMALL, lambda episode: too_low.append((agent.values < best - 1e-9).any((1, 2, 3))) or {})
     assert np.mean(too_low) < 0.1  # delta
@@ -451,7 +451,8 @@ def test_dithering_is_part_of_the_policy():
     np.testing.assert_allclose(np.sort(policy, -1), [[0.3, 0.7]] * 9)
     actions = [agent.act(np.zeros(1, int), [True])[0] for _ in range(4000)]
     assert np.mean(actions) == pytest.approx(policy[0, 1], abs=0.04)
-    assert agent.evaluate(np.zeros(1, int), [True]) == [policy[0].argmax()]
+    agent.begin_evaluation()
+    assert agent.evaluate(np.zeros(1, int), [True]) == [agent.values[0, 0, 0].argmax()]
 
 
 # What all share
@@ -541,7 +542,47 @@ def test_tabular_agents_are_swept_and_compared_like_others(tmp_path, monkeypatch
     assert sorted(row["parameters"] for row in rows) == [18, 36]
 
 
-def test_evaluation_episodes_follow_the_greedy_policy():
+@pytest.mark.parametrize("kind", [TabularWTD, TabularRLSVI])
+def test_evaluation_acts_on_means(kind):
+    agent = build(kind, sigma=100.0)
+    tell(agent, 2, 0, 1, [(1, 0)] * 5)
+    for _ in range(20):
+        agent.begin_episode(np.zeros(1, int), progress=0.0)
+        agent.begin_evaluation()
+        assert agent.evaluate(np.array([6]), [True]) == [agent.mean[0, 2, 0].argmax()]
+    assert len({int(agent.greedy[0, 2, 0]), *(int(draw) for draw in _greedy(agent, 20))}) == 2  # acting is drawn
+
+
+def _greedy(agent, times):
+    for _ in range(times):
+        agent.begin_episode(np.zeros(1, int), progress=0.0)
+        yield agent.greedy[0, 2, 0]
+
+
+def test_evaluation_of_psrl_acts_on_the_mean_model():
+    agent = build(TabularPSRL, mass=3.0)
+    tell(agent, 2, 0, 1, [(1, 0)] * 3)
+    agent.begin_evaluation()
+    assert agent.evaluate(np.array([6]), [True]) == [1]
+    # three rewards of 1 and a prior of 3 outcomes that is half of them
+    assert agent.best_guess()[0, 2, 0].tolist() == pytest.approx([0.5, (3 + 1.5) / 6])
+
+
+def test_bounds_of_rewards_are_known_through_bsuites_ids():
+    ids = ["experiment.environment = @environment.Bsuite", "environment.Bsuite.id = 'deep_sea/0'"]
+    rows = rows_of("psrl_random_mdp", [0], [*ids, "experiment.episodes = 2"])
+    assert [row["regret"] for row in rows[0]] == pytest.approx([0.99] * 2, abs=0.02)
+
+
+def test_psrl_knows_rewards_between_other_bounds():
+    low, high = -2.0, 6.0
+    agent = build(TabularPSRL, mass=3.0)
+    agent.low, agent.high = low, high
+    tell(agent, 2, 0, 1, [(high, 0)] * 3)
+    assert agent.best_guess()[0, 2, 0].tolist() == pytest.approx([low + 8 * 0.5, low + 8 * 4.5 / 6])
+
+
+def test_evaluation_episodes_are_recorded():
     rows = rows_of("wtd_random_mdp", [0, 1], [*THREE_STATES, "experiment.evaluate_every = 5"])
     assert [row["episode"] for row in rows[0] if row.get("evaluation") is not None] == [5, 10, 15]
 

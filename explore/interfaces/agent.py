@@ -48,7 +48,7 @@ class Agent(ABC):
     def policy(self, observations: np.ndarray) -> np.ndarray:
         """How likely each action is at these observations `[batch]` in the episode at hand, `[lanes, batch, actions]`.
 
-        An agent that can tell this has its regret recorded where the environment has a `model`.
+        An agent that can tell this has its regret recorded where the environment has a `true_model`.
         """
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ import numpy as np
 class Model:
     """The truth about an environment with one-hot observations whose episodes pass one stage per step.
 
-    An environment tells it with a method `model()`. Agents get to know `observations` only, as
+    An environment tells it with a method `true_model()`. Agents get to know `observations` only, as
     `Spec.stages`; the rest is for the exact regret of what they do.
     """
 
@@ -21,6 +21,23 @@ class Model:
     transitions: np.ndarray  # [stages, states, actions, states] probabilities; those of the last stage do not matter
     rewards: np.ndarray  # [stages, states, actions] expected
     start: np.ndarray  # [states] probabilities at the first stage
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` unless arrays fit together and probabilities are such."""
+        arrays = (self.observations, self.transitions, self.rewards, self.start)
+        if not all(isinstance(array, np.ndarray) and array.dtype.kind in "if" for array in arrays):
+            raise ValueError(f"a Model must consist of arrays of numbers, got {[type(array) for array in arrays]}")
+        stages, states, actions = self.rewards.shape if self.rewards.ndim == 3 else (0, 0, 0)
+        wanted = [(stages, states), (stages, states, actions, states), (stages, states, actions), (states,)]
+        shapes = [array.shape for array in arrays]
+        if shapes != wanted or not self.rewards.size:
+            raise ValueError(f"a Model must have arrays of fitting shapes, see {type(self).__name__}, got {shapes}")
+        there = self.observations >= 0
+        sums = [self.start.sum(), *self.transitions[:-1][there[:-1]].sum(-1).ravel()]
+        if not np.allclose(sums, 1) or self.start.min() < 0 or self.transitions.min() < 0:
+            raise ValueError("a Model must have probabilities that are at least 0 and sum to 1")
+        if not np.isfinite(self.rewards).all():
+            raise ValueError("a Model must have rewards that are finite numbers")
 
 
 class Judge:

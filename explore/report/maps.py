@@ -55,16 +55,20 @@ def maps(material: Material) -> Section | None:
             pictures += _pictures(result)
         except UserError as error:
             text.append(f"Maps left out: {error}.")
-    return Section("Maps", [*text, *(READING if pictures else ())], [], pictures) if pictures or text else None
+    deep = any(is_deep_sea(result.configuration.task) for result in material.results)
+    reading = [READING, *([FRONTIER] if deep else [])] if pictures else []
+    return Section("Maps", [*text, *reading], [], pictures) if pictures or text else None
 
 
 READING = (
     "Each square is the grid of a task, its start at the top left; a star marks the treasure of Deep-sea. Columns are "
     "moments of learning. Cells that cannot be reached are grey; in the first row cells that have not been visited are "
-    "blank. Value and uncertainty are those of the action that has most of it. Up to four other seeds are folded away.",
+    "blank. Value and uncertainty are those of the action that has most of it. Up to four other seeds are folded away."
+)
+FRONTIER = (
     "The last row is the one to watch: uncertainty divided by the median of its row of the grid, whose cells have as "
     "many steps left. Bright is where the agent knows less than it does elsewhere at that depth. While it explores "
-    "deeply, this frontier moves down the diagonal, ahead of the visits, to the treasure.",
+    "deeply, this frontier moves down the diagonal, ahead of the visits, to the treasure."
 )
 
 
