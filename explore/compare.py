@@ -16,6 +16,8 @@ from explore.configurations import Configuration, configurations, differences, f
 from explore.errors import UserError
 from explore.statistics import Interval, log_rank, mean_interval, probability_of_improvement
 
+FEW = 10
+CAUTION = "Those of the bootstrap are too narrow for few seeds: of five they hold the mean in about 83% of cases."
 ENDS = ("low", "estimate", "high")
 COSTS = ("parameters", "updates", "samples", "steps", "seconds")
 
@@ -46,10 +48,11 @@ class Comparison:
 
     def csv(self) -> str:
         """The table with a column for each end of an interval."""
-        flat = []
-        for row in self.rows():
+        flat, rows = [], self.rows()
+        ended = {key for row in rows for key, value in row.items() if isinstance(value, list)}
+        for row in rows:
             ends = {f"{key}_{end}": x for key, v in row.items() if isinstance(v, list) for end, x in zip(ENDS, v)}
-            flat.append({key: v for key, v in row.items() if not isinstance(v, list)} | ends)
+            flat.append({key: v for key, v in row.items() if key not in ended} | ends)
         text = io.StringIO()
         writer = csv.DictWriter(text, dict.fromkeys(key for row in flat for key in row), lineterminator="\n")
         writer.writeheader()
@@ -73,7 +76,8 @@ class Comparison:
         unnamed = [name for name in self.differing if f"{name.rpartition('.')[2]} = " not in named]
         lines += [f"They differ in {', '.join(unnamed)}, too."] if unnamed else []
         told = "Intervals are 95%: bootstrap over seeds; episodes to solve by Kaplan-Meier, unsolved seeds censored."
-        return [*lines, told]
+        fewest = min(len(one.seeds) for one in self.configurations)
+        return [*lines, f"{told} {CAUTION}" if fewest < FEW else told]
 
     def _row(self, one: Configuration, first: Configuration) -> dict[str, Any]:
         row: dict[str, Any] = {"configuration": one.name, "seeds": len(one.seeds)}

@@ -11,15 +11,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+INSTALLED = ("site-packages", "dist-packages")
+
 
 def fingerprint(module: Any) -> str | None:
-    """The SHA-256 of a module's file and of those beside or below it that it imports, directly or not."""
+    """The SHA-256 of a module's file and of those beside or below it that it imports, directly or not.
+
+    What lies beside a module that is installed as a single file is everybody's, and none of its own.
+    """
     if not getattr(module, "__file__", None):
         return None
     top = sys.modules.get((getattr(module, "__package__", "") or "").partition(".")[0], module)
     folder = Path(getattr(top, "__file__", None) or module.__file__).resolve().parent
     sources: set[Path] = set()
-    _add_sources(module, folder, sources)
+    if folder.name in INSTALLED:
+        sources.add(Path(module.__file__).resolve())
+    else:
+        _add_sources(module, folder, sources)
     digest = hashlib.sha256()
     for path in sorted(sources):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
@@ -30,7 +38,7 @@ def _add_sources(module: Any, folder: Path, found: set[Path]) -> None:
     path = Path(getattr(module, "__file__", None) or ".").resolve()
     if path in found or path.suffix != ".py" or not path.is_relative_to(folder):
         return
-    if "site-packages" in path.relative_to(folder).parts:
+    if {*INSTALLED} & {*path.relative_to(folder).parts}:
         return
     found.add(path)
     for name in _imports(ast.parse(path.read_bytes()), getattr(module, "__package__", "") or ""):

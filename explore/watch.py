@@ -95,6 +95,8 @@ def watch(
 
 def once(folder: str | Path, out: str | Path, sections: Sections = sections_of_run) -> Path:
     """Writes the pictures of a run as they are now, but for folded ones, to a PNG; raises `UserError`."""
+    if Path(out).exists() and Path(out).suffix != ".png":
+        raise UserError(f"{out} exists, and is no picture; say which file to write, such as watch.png")
     out = Path(out)
     run, status = _opened(Path(folder))
     shown = [picture for section in _sections(run, sections) for picture in section.pictures]

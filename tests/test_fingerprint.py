@@ -44,5 +44,22 @@ def test_it_is_of_all_of_a_package_that_is_used(load):
     assert load("mine", {"mine/scales.py": "Y = 2\n"}) != before
 
 
+def test_what_lies_beside_an_installed_file_is_not_its_own(tmp_path, monkeypatch):
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(place)
+    digests = []
+    for text in ("X = 1\n", "X = 2\n"):
+        (place / "lonely.py").write_text("import crowd\n")
+        (place / "crowd.py").write_text(text)
+        for name in ("lonely", "crowd"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        digests.append(fingerprint(importlib.import_module("lonely")))
+    assert digests[0] == digests[1]
+    (place / "lonely.py").write_text("import crowd  #\n")
+    assert fingerprint(sys.modules["lonely"]) != digests[0]
+
+
 def test_what_has_no_file_has_none():
     assert fingerprint(object()) is None

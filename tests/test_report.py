@@ -594,6 +594,19 @@ def test_a_reader_sees_tables_pictures_and_captions_and_nothing_is_loaded(grid, 
 # A run that is going
 
 
+def test_a_page_says_what_all_have_in_common(grid, tmp_path):
+    text = report([grid / "cell0", grid / "cell1"], tmp_path / "report.html").read_text()
+    assert '<td>environment.DeepSea.size</td><td class="number">10</td>' in text or "DeepSea.size</td><td>10" in text
+
+
+def test_only_a_page_is_written_over(grid, tmp_path):
+    run = shutil.copytree(grid / "cell0", tmp_path / "run")
+    before = (run / "config.gin").read_text()
+    with pytest.raises(UserError, match="exists, and is no page"):
+        report([run], run / "config.gin")
+    assert (run / "config.gin").read_text() == before
+
+
 def test_a_run_that_is_going_is_shown_as_far_as_it_is(tmp_path):
     returns = [[0.0, 1.0, 1.0], [0.0, 0.5]]
     run = record(tmp_path / "run", SEA | PINS, returns, status="running", loss=[[math.nan, 2.0, 1.0]] * 2)

@@ -27,13 +27,15 @@ def report(folders: Sequence[str | Path], out: str | Path) -> Path:
     runs, left_out = finished(run_folders(folders))
     from explore.report.data import material
     from explore.report.page import page
+    from explore.report.tables import what_is_common
 
     found = material(runs, left_out)
     if not found.results:
         reasons = f": {'; '.join(found.left_out)}" if found.left_out else ""
         hint = "; a run that is going can be seen with explore watch" if " is running" in reasons else ""
         raise UserError(f"there is no finished run to report on{reasons}{hint}")
-    text = page(f"Report on {_tasks(found)}", sections(found), subtitle=_extent(found))
+    shown = [*sections(found), what_is_common(found)]
+    text = page(f"Report on {_tasks(found)}", shown, subtitle=_extent(found))
     try:
         files.write(out, text)
     except OSError as error:
@@ -85,5 +87,7 @@ def _check_place(out: Path) -> None:
     """Raises `UserError` unless a file can be put there: said before the work is done."""
     if os.path.isdir(out):
         raise UserError(f"{out} is a folder; say which file to write, such as {out / 'report.html'}")
+    if out.exists() and out.suffix not in (".html", ".htm"):
+        raise UserError(f"{out} exists, and is no page; say which file to write, such as {out.with_suffix('.html')}")
     if not os.path.isdir(out.parent):
         raise UserError(f"there is no folder {out.parent} to write {out.name} to")

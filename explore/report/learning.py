@@ -39,7 +39,7 @@ def _curves(material: Material, setting: str) -> Picture | None:
     legend(figure, material, results)
     what = f"{shown.label} ({shown.smoothing})" if shown.smoothing else shown.label
     caption = [f"{setting}: {what} against episodes, {seeds_said(results)}.", *_how_to_read(curves)]
-    if shown.smoothing.startswith("maximum"):
+    if "swingup" in results[0].configuration.task.lower().replace("_", ""):
         caption.append("The paper's figure of swing-up shows the standard deviation over seeds instead.")
     return Picture(figure, " ".join(caption))
 

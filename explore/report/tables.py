@@ -42,6 +42,14 @@ def how_they_differ(material: Material) -> list[Section]:
     ]
 
 
+def what_is_common(material: Material) -> Section:
+    """The parameters that are the same for all, so that the page says what was run."""
+    every = [result.configuration.bindings for result in material.results]
+    same = [name for name, value in every[0].items() if all(one.get(name) == value for one in every)]
+    text = ["These parameters are the same for all."] if len(every) > 1 else []
+    return Section("Configuration", text, [["parameter", "value"], *([name, every[0][name]] for name in same)])
+
+
 def scores(material: Material) -> list[Section]:
     """Methods side by side for each setting; where there is one method, its settings."""
     if len(material.methods) > 1:
