@@ -69,8 +69,14 @@ def run_folders(folders: Iterable[str | Path]) -> list[Path]:
         if not os.path.isdir(folder):
             raise UserError(f"there is no folder {folder}")
         inside = [folder] if (folder / "run.json").exists() else sorted(p.parent for p in folder.glob("*/run.json"))
+        if not inside and (folder / "sweep.toml").exists():
+            raise UserError(
+                f"no cell of the sweep in {folder} has begun; run it: explore sweep {folder / 'sweep.toml'}"
+            )
         if not inside:
-            raise UserError(f"{folder} is the folder of neither a run nor a sweep: there is no run.json in it or below")
+            raise UserError(
+                f"{folder} is the folder of neither a run nor a sweep: there is no run.json in it or one level below"
+            )
         found |= {one.resolve(): one for one in inside}
     return list(found.values())
 

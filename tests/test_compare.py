@@ -104,6 +104,12 @@ def test_what_cannot_be_compared_is_refused(runs, names, expected):
     assert expected in str(raised.value)
 
 
+def test_a_sweep_of_which_nothing_has_begun_is_no_mistake_of_the_folder(tmp_path):
+    (tmp_path / "sweep.toml").write_text("")
+    with pytest.raises(UserError, match=r"no cell of the sweep in .* has begun; run it: explore sweep .*sweep\.toml"):
+        compare([tmp_path])
+
+
 def test_one_seed_of_one_configuration_twice_is_refused(runs, tmp_path):
     with pytest.raises(UserError, match="both hold seed 0 of one configuration"):
         compare([runs / "one", shutil.copytree(runs / "one", tmp_path / "copy")])
