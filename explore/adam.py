@@ -10,18 +10,19 @@ from torch import Tensor
 
 from explore.stack import Stack
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1, BETA2 = 0.9, 0.999
 
 
 class Adam:
     """Fused Adam on the rows of chosen lanes; the others keep their parameters and moments.
 
     A row is a tensor with its own step count, because lanes may start to learn at different times,
-    and none may depend on another.
+    and none may depend on another. With `clip`, the gradient of a lane, all its networks taken together,
+    is scaled down to that norm if it is longer.
     """
 
-    def __init__(self, stacks: Sequence[Stack], learning_rate: float):
-        self.stacks, self.learning_rate = stacks, learning_rate
+    def __init__(self, stacks: Sequence[Stack], learning_rate: float, epsilon: float = 1e-8, clip: float | None = None):
+        self.stacks, self.learning_rate, self.epsilon, self.clip = stacks, learning_rate, epsilon, clip
         self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.steps = [torch.zeros(len(stack.gradient), device=stack.gradient.device) for stack in stacks]
@@ -59,10 +60,22 @@ class Adam:
         """A step along the gradients of the chosen lanes; all gradients are then zero again."""
         for steps, active in zip(self.steps, self.active):
             steps += active
+        if self.clip is not None:
+            # Whole rows: where a row is cut depends on what other lanes have seen, and so would the rounding.
+            gradients = [stack.gradient for stack in self.stacks]
+            for stack, factor in zip(self.stacks, clipping(gradients, self.stacks, self.clip)):
+                stack.gradient.mul_(factor)
         parameters, gradients, means, squares, counts = self._chosen
         torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
             parameters, gradients, means, squares, [], counts, amsgrad=False, beta1=BETA1, beta2=BETA2,
-            lr=self.learning_rate, weight_decay=0.0, eps=EPSILON, maximize=False,
+            lr=self.learning_rate, weight_decay=0.0, eps=self.epsilon, maximize=False,
         )  # fmt: skip
         for gradient in self._gradients:
             gradient.zero_()
+
+
+def clipping(gradients: Sequence[Tensor], stacks: Sequence[Stack], norm: float) -> list[Tensor]:
+    """By what to multiply the rows of each stack, `[rows, 1]`, so that no lane's gradient is longer than `norm`."""
+    squares = [(g * g).sum(1).view(stack.lanes, -1).sum(1) for g, stack in zip(gradients, stacks)]
+    factor = (norm / (torch.stack(squares).sum(0).sqrt() + 1e-6)).clamp_max(1.0)  # as torch.nn.utils.clip_grad_norm_
+    return [factor.repeat_interleave(len(g) // stack.lanes).unsqueeze(1) for g, stack in zip(gradients, stacks)]

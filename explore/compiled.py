@@ -6,16 +6,15 @@ It does what `explore.learner` does eagerly, with rounding that differs in the l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import dm_env
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 from torch.func import functional_call, grad
 
-from explore.adam import BETA1, BETA2, EPSILON, Adam
+from explore.adam import BETA1, BETA2, Adam, clipping
 from explore.errors import RunFailed
 from explore.indexed import IndexedValue
 from explore.interfaces import Objective
@@ -61,33 +60,57 @@ class CompiledUpdate:
 
         def total(trainable: list[dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
             networks = [
-                partial(_called, stack.trained, all_of | one) for stack, all_of, one in zip(stacks, views, trainable)
+                _WithParameters(stack.trained, all_of | one) for stack, all_of, one in zip(stacks, views, trainable)
             ]
-            features = self.function.trained_features(obs, action, prior, networks)
+            features = self.function.trained_features(obs, prior, action, networks)
             losses = self.objective.loss(self.function, features, prepared)
             return torch.stack(list(losses.values())).sum(), losses
 
         views = [stack.parameters_of(row) for stack, row in zip(stacks, rows)]
         trained = [{name: all_of[name] for name in stack.trainable} for stack, all_of in zip(stacks, views)]
         gradients, losses = grad(total, has_aux=True)(trained)
-        for k, (stack, row, step, on) in enumerate(zip(stacks, rows, steps, active)):
-            zeros = {name: torch.zeros_like(view) for name, view in views[k].items() if name not in stack.trainable}
-            gradient = stack.row_of(zeros | gradients[k])
-            _adam(row, gradient, means[k], squares[k], step[:, None], on[:, None] > 0, self.adam.learning_rate)
+        rows_of_gradients = []
+        for stack, all_of, some in zip(stacks, views, gradients):
+            zeros = {name: torch.zeros_like(view) for name, view in all_of.items() if name not in stack.trainable}
+            rows_of_gradients.append(stack.row_of(zeros | some))
+        if self.adam.clip is not None:
+            factors = clipping(rows_of_gradients, stacks, self.adam.clip)
+            rows_of_gradients = [gradient * factor for gradient, factor in zip(rows_of_gradients, factors)]
+        for k, (row, gradient, step, on) in enumerate(zip(rows, rows_of_gradients, steps, active)):
+            _adam(row, gradient, means[k], squares[k], step[:, None], on[:, None] > 0, self.adam)
         return losses
 
 
-def _called(module: torch.nn.Module, parameters: dict[str, Tensor], obs: Tensor) -> Tensor:
-    return functional_call(module, parameters, (obs,))
+class _WithParameters:
+    """A network with other parameters than its own."""
+
+    def __init__(self, module: nn.Module, parameters: dict[str, Tensor]):
+        self.parameters = {f"module.{name}": parameter for name, parameter in parameters.items()}
+        self.module = _Methods(module)
+
+    def __call__(self, obs: Tensor) -> Tensor:
+        return functional_call(self.module, self.parameters, ("forward", obs))
+
+    def values(self, features: Tensor, index: Tensor) -> Tensor:
+        return functional_call(self.module, self.parameters, ("values", features, index))
 
 
-def _adam(
-    row: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, on: Tensor, learning_rate: float
-) -> None:
+class _Methods(nn.Module):
+    """Calls a method of a module by its name, since `functional_call` calls `forward` only."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, method: str, *arguments: Tensor) -> Tensor:
+        return getattr(self.module, method)(*arguments)
+
+
+def _adam(row: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, on: Tensor, adam: Adam) -> None:
     new_mean = mean + (1 - BETA1) * (gradient - mean)
     new_square = BETA2 * square + (1 - BETA2) * gradient * gradient
-    size = learning_rate / (1 - BETA1**step)
-    spread = (new_square / (1 - BETA2**step)).sqrt() + EPSILON
+    size = adam.learning_rate / (1 - BETA1**step)
+    spread = (new_square / (1 - BETA2**step)).sqrt() + adam.epsilon
     row.copy_(torch.where(on, row - size * new_mean / spread, row))
     mean.copy_(torch.where(on, new_mean, mean))
     square.copy_(torch.where(on, new_square, square))

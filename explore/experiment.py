@@ -12,9 +12,9 @@ import dm_env
 import numpy as np
 import torch
 
-from explore.indexed import made_up_observations
 from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.loop import Progress, play, train
+from explore.parts import made_up_observations
 from explore.record import CURVES
 from explore.regret import Regret
 from explore.rehearsal import rehearse_resume

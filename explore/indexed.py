@@ -7,33 +7,41 @@ frozen copy (`explore.stack`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-import dm_env
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from explore import nn as lane_nn
 from explore.errors import RunFailed
 from explore.interfaces import (
+    Conditional,
     Features,
+    Holder,
     Index,
-    Members,
     Prior,
     ScaleModule,
     Spec,
     UncertaintyModule,
     ValueNetwork,
 )
+from explore.parts import build_parts, check_parts, rows_of
 from explore.stack import Stack
 from explore.state import captured, restore
-from explore.streams import Generators, normal, stream
+from explore.streams import Generators, stream
 
-Network = Callable[[Tensor], Tensor]
 TARGET_ROWS = 256  # evaluated at a time, so that activations stay in the cache
 PRIOR_ROWS = 64
+SPREAD = 16  # indices at which the variance of what is not linear in them is estimated
+
+
+class Network(Protocol):
+    """A part with the parameters of one of its copies."""
+
+    def __call__(self, obs: Tensor) -> Tensor: ...
+
+    def values(self, features: Tensor, index: Tensor) -> Tensor: ...
 
 
 class IndexedValue:
@@ -50,24 +58,29 @@ class IndexedValue:
     ):
         self.spec, self.seeds, self.prior = spec, tuple(seeds), prior
         self.device = device or torch.device("cpu")
-        trained = _build_parts(spec, seeds, value, uncertainty, "init")
-        _check_outputs(trained, spec, seeds)
-        twins: Sequence[UncertaintyModule | None] = [None] * len(trained)
-        if prior.has_twin:
-            twins = _build_parts(spec, seeds, value, uncertainty, "prior", prior.init)
-        self.parts = trained
+        self.parts, self.twins = build_parts(spec, seeds, value, uncertainty, prior)
+        check_parts(self.parts, spec, seeds)
+        _check_twins(self.parts, self.twins, spec, seeds)
+        twins: Sequence[UncertaintyModule | None] = self.twins or [None] * len(self.parts)
         self.stacks = [
-            Stack(part, twin, len(seeds), _rows_of(part, seeds), self.device) for part, twin in zip(trained, twins)
+            Stack(part, twin if _alike(part, twin) else None, len(seeds), rows_of(part, seeds), self.device)
+            for part, twin in zip(self.parts, twins)
         ]
-        self._row_multiple = max(lane_nn.safe_rows(part) for part in trained)
+        # What gives the features of priors: a copy in the stack, if the prior has the shape of what is trained.
+        self.frozen = [
+            stack.prior if stack.prior is not None else twin.to(self.device).requires_grad_(False)
+            for stack, twin in zip(self.stacks, self.twins)
+        ]
+        self._row_multiple = max(lane_nn.safe_rows(module) for module in (*self.parts, *self.twins))
+        self._spread = [_spread(part, self.device) for part in self.parts]
         self.tabulates_targets = False  # whether the target networks are evaluated once at every observation
         self._table: list[Tensor] = []
 
     @property
-    def members(self) -> Members:
+    def holder(self) -> Holder:
         """The part that holds the value network."""
         part = self.parts[0]
-        assert isinstance(part, Members)
+        assert isinstance(part, Holder)
         return part
 
     # Features of observations: everything that does not depend on the index.
@@ -75,25 +88,34 @@ class IndexedValue:
     @torch.no_grad()
     def acting_features(self, obs: Tensor) -> Features:
         """Of the trained networks joined with their priors, at every action."""
-        if not self.prior.has_twin:
-            return tuple(self._rows(stack.trained, obs) for stack in self.stacks)
-        twice = obs.expand(2, *obs.shape).flatten(0, 1)
-        outputs = [self._rows(stack.with_prior, twice).chunk(2) for stack in self.stacks]
-        return self._joined([trained for trained, _ in outputs], [prior for _, prior in outputs])
+        trained, frozen = [], []
+        twice = obs.expand(2, *obs.shape).flatten(0, 1) if self.twins else obs
+        for k, stack in enumerate(self.stacks):
+            if stack.prior is not None:  # the two run as one
+                one, other = self._rows(stack.with_prior, twice).chunk(2)
+                trained.append(one)
+                frozen.append(other)
+                continue
+            trained.append(self._rows(stack.trained, obs))
+            if self.twins:
+                frozen.append(self._rows(self.frozen[k], obs))
+        return self._joined(trained, frozen, [stack.trained for stack in self.stacks])
 
     def trained_features(
-        self, obs: Tensor, action: Tensor, prior: Tensor, networks: Sequence[Network] | None = None
+        self, obs: Tensor, prior: Tensor, action: Tensor | None = None, networks: Sequence[Network] | None = None
     ) -> Features:
-        """Of the trained networks joined with what their priors gave, at the actions taken."""
-        networks = networks or [stack.trained for stack in self.stacks]
-        trained = [_at(self._rows(network, obs), action) for network in networks]
-        return self._joined(trained, self._split(prior))
+        """Of the trained networks joined with what their priors gave, at the actions taken or at every action."""
+        by = networks or [stack.trained for stack in self.stacks]
+        trained = [self._rows(network, obs) for network in by]
+        if action is not None:
+            trained = [_at(f, action) if part.linear else f for part, f in zip(self.parts, trained)]
+        return self._joined(trained, self._split(prior), by, action)
 
     @torch.no_grad()
     def target_features(self, obs: Tensor, prior: Tensor) -> Features:
         """Of the target networks joined with what their priors gave, at every action."""
         targets = self._looked_up(obs) if self.tabulates_targets else self._target_outputs(obs)
-        return self._joined(targets, self._split(prior))
+        return self._joined(targets, self._split(prior), [stack.target for stack in self.stacks])
 
     def _target_outputs(self, obs: Tensor) -> list[Tensor]:
         chunks = [[self._rows(stack.target, o) for o in obs.split(TARGET_ROWS, 1)] for stack in self.stacks]
@@ -122,27 +144,39 @@ class IndexedValue:
         depend on how many there are, and lanes bring different numbers of them.
         """
         chunks = _padded(obs, PRIOR_ROWS).split(PRIOR_ROWS, 1)
-        outputs = [torch.cat([stack.prior(chunk) for stack in self.stacks], -1) for chunk in chunks]
+        outputs = [torch.cat([network(chunk) for network in self.frozen], -1) for chunk in chunks]
         return torch.cat(outputs, 1)[:, : obs.shape[1]]
 
     def prior_alone(self, obs: Tensor) -> Features:
         """Of the frozen priors as they are joined with networks that give 0, at every action."""
         frozen = self._split(self.prior_features(obs))
-        return self._joined([torch.zeros_like(prior) for prior in frozen], frozen)
+        return self._joined([torch.zeros_like(prior) for prior in frozen], frozen, [_Zero(self.spec)] * len(frozen))
 
     @property
     def prior_shape(self) -> tuple[int, ...]:
         """What `prior_features` gives for an observation; empty without a prior."""
-        return (self.spec.num_actions, sum(p.size for p in self.parts)) if self.prior.has_twin else (0,)
+        return (self.spec.num_actions, sum(twin.size for twin in self.twins)) if self.twins else (0,)
 
-    def _joined(self, trained: Sequence[Tensor], prior: Sequence[Tensor]) -> Features:
-        if not self.prior.has_twin:
-            return tuple(trained)
-        roles = ["value"] + ["uncertainty"] * (len(trained) - 1)
-        return tuple(self.prior.join(t, p, role) for t, p, role in zip(trained, prior, roles))
+    def _joined(
+        self,
+        trained: Sequence[Tensor],
+        prior: Sequence[Tensor],
+        networks: Sequence[Network],
+        action: Tensor | None = None,
+    ) -> Features:
+        """Linear parts are joined with their priors here, the others when their values are asked for."""
+        features: list[Tensor | Conditional] = []
+        for k, part in enumerate(self.parts):
+            frozen = prior[k] if self.twins else None
+            if not part.linear:
+                features.append(Conditional(trained[k], networks[k].values, frozen, action))
+                continue
+            joined = trained[k] if frozen is None else self.prior.join(trained[k], frozen, _role(k))
+            features.append(part.finish(joined))
+        return tuple(features)
 
     def _split(self, prior: Tensor) -> Sequence[Tensor]:
-        return prior.split([part.size for part in self.parts], -1) if self.prior.has_twin else ()
+        return prior.split([twin.size for twin in self.twins], -1) if self.twins else ()
 
     def _rows(self, network: Network, obs: Tensor) -> Tensor:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
@@ -151,13 +185,13 @@ class IndexedValue:
     @property
     def trained_parameters(self) -> int:
         """How many numbers are trained for a seed, without those that only fill layers up."""
-        networks = [part.network if isinstance(part, Members) else part for part in self.parts]
-        return sum(lane_nn.parameter_count(network) for network in networks) // len(self.seeds)
+        return sum(lane_nn.parameter_count(part) for part in self.parts) // len(self.seeds)
 
     def state_dict(self) -> dict[str, Any]:
         """All networks, trained, prior and target, and what their modules keep besides parameters."""
         modules = [captured(one, "uncertainty", parameters=False) for one in self._modules()]
-        return {"stacks": [stack.buffer for stack in self.stacks], "modules": modules}
+        priors = [list(network.parameters()) for network in self._priors_apart()]
+        return {"stacks": [stack.buffer for stack in self.stacks], "modules": modules, "priors": priors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over the networks of another function of the same parts."""
@@ -166,27 +200,52 @@ class IndexedValue:
             if buffer.shape != stack.buffer.shape:
                 raise ValueError(f"networks have shape {[*buffer.shape]}, expected {[*stack.buffer.shape]}")
             stack.buffer.copy_(buffer)
+        for network, parameters in zip(self._priors_apart(), state["priors"], strict=True):
+            for parameter, other in zip(network.parameters(), parameters, strict=True):
+                parameter.copy_(other)
         for module, one in zip(self._modules(), state["modules"], strict=True):
             restore(module, one, "uncertainty")
 
     def _modules(self) -> list[nn.Module]:
-        bound = [m for stack in self.stacks for m in (stack.trained, stack.with_prior, stack.prior, stack.target)]
-        return [*self.parts, *bound]
+        bound = [module for stack in self.stacks for module in stack.bound]
+        return [*self.parts, *bound, *self._priors_apart()]
+
+    def _priors_apart(self) -> list[nn.Module]:
+        """The priors that are not copies in a stack."""
+        return [network for stack, network in zip(self.stacks, self.frozen) if stack.prior is None]
 
     # Values at an index.
 
     def values(self, features: Features, index: Index) -> Tensor:
         """`[lanes, batch, draws, actions]`"""
-        # None is given to `Members` only.
-        first, *rest = (part.values(f, i) for part, f, i in zip(self.parts, features, index))  # type: ignore[arg-type]
+        first, *rest = (self._values_of(k, f, i) for k, (f, i) in enumerate(zip(features, index)))
         return sum(rest, first)
 
     def std(self, features: Features) -> Tensor:
         """Standard deviation over indices, `[lanes, batch, actions]`."""
-        first, *rest = (part.variance(f) for part, f in zip(self.parts, features))
+        first, *rest = (self._variance_of(k, f) for k, f in enumerate(features))
         return sum(rest, first).sqrt()
 
-    def draw(self, generators: Generators, *shape: int) -> Index:
+    def _values_of(self, k: int, features: Tensor | Conditional, index: Tensor | None) -> Tensor:
+        if isinstance(features, Tensor):
+            return self.parts[k].values(features, index)  # type: ignore[arg-type]  # None is given to `Members` only
+        assert index is not None
+        rows = features.features.shape[1]
+        at = _padded(index.expand(len(features.features), rows, -1, -1), self._row_multiple)
+        values = features.values(_padded(features.features, self._row_multiple), at)[:, :rows]
+        if features.action is not None:
+            values = values.gather(-1, features.action[:, :, None, None].expand(*values.shape[:-1], 1))
+        if features.prior is None:
+            return values
+        frozen = self.twins[k].values(features.prior, index)
+        return self.prior.join(values, frozen.expand_as(values), _role(k))
+
+    def _variance_of(self, k: int, features: Tensor | Conditional) -> Tensor:
+        if isinstance(features, Tensor):
+            return self.parts[k].variance(features)
+        return self._values_of(k, features, self._spread[k]).var(2, correction=0)
+
+    def draw(self, generators: Generators, *shape: int) -> tuple[Tensor, ...]:
         """Indices `[lanes, *shape, size]` for each part."""
         return tuple(part.draw(generators, *shape).to(self.device) for part in self.parts)
 
@@ -208,7 +267,8 @@ class IndexedValue:
     def check_scales(self, features: Features) -> None:
         """A negative standard deviation would silently turn into exploration of the opposite sign."""
         for part, tensor in zip(self.parts, features):
-            if isinstance(part, ScaleModule) and bool((tensor < 0).any()):
+            is_scale = isinstance(part, ScaleModule) and not part.signed
+            if is_scale and isinstance(tensor, Tensor) and bool((tensor < 0).any()):
                 raise RunFailed(f"{type(part).__name__} gave a negative uncertainty; it must never be below 0")
 
 
@@ -223,92 +283,44 @@ def _at(features: Tensor, action: Tensor) -> Tensor:
     return features.gather(2, action[:, :, None, None].expand(-1, -1, 1, features.shape[-1]))
 
 
-def _rows_of(part: UncertaintyModule, seeds: Sequence[int]) -> int:
-    """How many networks the part has in all lanes."""
-    return len(seeds) * (part.size if isinstance(part, Members) else 1)
+def _role(k: int) -> str:
+    """Of a part, to its prior."""
+    return "uncertainty" if k else "value"
 
 
-def _build_parts(
-    spec: Spec,
-    seeds: Sequence[int],
-    value: type[ValueNetwork],
-    uncertainty: Sequence[type[UncertaintyModule]],
-    purpose: str,
-    init: str | None = None,
-) -> list[UncertaintyModule]:
-    """The parts, networks built lane by lane from the streams of their purpose."""
-    modules = []
-    for position, factory in enumerate(uncertainty):
-        with lane_nn.lanes([stream(seed, purpose, "uncertainty", position) for seed in seeds], init):
-            modules.append(factory(spec))
-    members = [module for module in modules if isinstance(module, Members)]
-    if len(members) > 1:
-        names = " and ".join(type(module).__name__ for module in members)
-        raise ValueError(f"uncertainty has {names}: each replicates the value network, so only one of them can")
-    holder = members[0] if members else Members(1)
-    with lane_nn.lanes([stream(s, purpose, "value", k) for s in seeds for k in range(holder.size)], init):
-        holder.network = value(spec)
-    return [holder, *(module for module in modules if module is not holder)]
+def _alike(part: nn.Module, twin: nn.Module | None) -> bool:
+    """Whether two networks have the same parameters, so that they can run as one."""
+    if twin is None or type(part).forward is not type(twin).forward:
+        return False
+    one, other = ({name: p.shape for name, p in m.named_parameters()} for m in (part, twin))
+    return one == other
 
 
-def _check_outputs(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[int]) -> None:
-    """A network whose output has the wrong shape, or that mixes lanes, is refused before it is trained."""
-    batch = 32
-    obs = made_up_observations(spec, [stream(seed, "check") for seed in seeds], batch)
-    for part in parts:
-        rows, name = _rows_of(part, seeds), type(part).__name__
-        network: nn.Module = part
-        shape = [rows, batch, spec.num_actions, part.size]
-        if isinstance(part, Members):
-            network, name, shape = part.network, type(part.network).__name__, shape[:3]
-        for parameter, tensor in network.named_parameters():
-            if tensor.dim() < 1 or len(tensor) != rows:
-                raise ValueError(
-                    f"{name} has no axis of lanes in {parameter}: build its layers with explore.nn, or lift it "
-                    "with explore.nn.per_lane"
-                )
-        each = obs.repeat_interleave(rows // len(seeds), 0)
-        found = _output(network, name, each)
-        if list(found.shape) != shape:
-            axes = ["lanes", "batch", "actions", "heads" if isinstance(part, ScaleModule) else "size"][: len(shape)]
-            expected = f"[{', '.join(axes)}] = {shape}"
-            raise ValueError(f"{name} gives values of shape {list(found.shape)}, expected {expected}")
-        if not bool(found.isfinite().all()):
-            raise ValueError(f"{name} gives values that are not finite numbers")
-        if isinstance(part, ScaleModule) and bool((found < 0).any()):
-            raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
-        if not torch.equal(found, _output(network, name, each)):
-            raise ValueError(f"{name} gives other values for the same observations each time; it must not be random")
-        if not _lanes_are_apart(network, name, each, found):
-            raise ValueError(f"{name} mixes lanes: a change in the first seed's network changes another seed's values")
+def _check_twins(
+    parts: Sequence[UncertaintyModule], twins: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[int]
+) -> None:
+    for part, twin in zip(parts, twins):
+        if not twin.linear:
+            raise ValueError(
+                f"{type(part).__name__}.twin must give a module whose values are linear in the index, so that its "
+                f"features can be kept with the transitions, not {type(twin).__name__}"
+            )
+    check_parts([twin for part, twin in zip(parts, twins) if not _alike(part, twin)], spec, seeds)
 
 
-@torch.no_grad()
-def _lanes_are_apart(network: nn.Module, name: str, obs: Tensor, output: Tensor) -> bool:
-    before = [parameter.clone() for parameter in network.parameters()]
-    for parameter in network.parameters():
-        parameter[0] += 1
-    changed = _output(network, name, obs)
-    for parameter, old in zip(network.parameters(), before):
-        parameter.copy_(old)
-    return torch.allclose(changed[1:], output[1:])
+def _spread(part: UncertaintyModule, device: torch.device) -> Tensor | None:
+    """Indices of a part that is not linear in them, always the same, `[1, 1, draws, size]`."""
+    return None if part.linear else part.draw([stream(0, "spread")], 1, SPREAD).to(device)
 
 
-@torch.no_grad()
-def _output(network: nn.Module, name: str, obs: Tensor) -> Tensor:
-    try:
-        output = network(obs)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"{name} fails on observations of shape {list(obs.shape)}: {reason}") from error
-    if not isinstance(output, Tensor):
-        raise ValueError(f"{name} must return a tensor, got {type(output).__name__}")
-    return output
+class _Zero:
+    """A network whose values are 0."""
 
+    def __init__(self, spec: Spec):
+        self.spec = spec
 
-def made_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
-    """Observations `[lanes, batch, ...]` that a network must be able to take."""
-    if isinstance(spec.observation, dm_env.specs.DiscreteArray):
-        high = int(spec.observation.num_values)
-        return torch.stack([torch.from_numpy(g.integers(high, size=batch)) for g in generators])
-    return normal(generators, batch, *spec.observation.shape)
+    def __call__(self, obs: Tensor) -> Tensor:
+        return obs
+
+    def values(self, features: Tensor, index: Tensor) -> Tensor:
+        return index.new_zeros(*index.shape[:3], self.spec.num_actions)

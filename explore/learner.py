@@ -24,8 +24,9 @@ Minibatch = tuple[Tensor, Tensor, Tensor, Mapping[str, Any]]  # observations, ac
 class Learner:
     """Trains an indexed value function with Adam, each lane on its own.
 
-    `target` selects the next action in the targets. With `compiled`, the step on a minibatch is
-    one compiled function.
+    `target` selects the next action in the targets, by the values of the target networks, or with
+    `double_q` by those that the trained networks have before the phase. `epsilon` and `clip` are Adam's.
+    With `compiled`, the step on a minibatch is one compiled function.
     """
 
     def __init__(
@@ -35,10 +36,14 @@ class Learner:
         target: Selection,
         discount: float,
         learning_rate: float,
+        epsilon: float = 1e-8,
+        clip: float | None = None,
+        double_q: bool = False,
         compiled: bool = False,
     ):
         self.function, self.objective, self.target, self.discount = function, objective, target, discount
-        self.adam = Adam(function.stacks, learning_rate)
+        self.double_q = double_q
+        self.adam = Adam(function.stacks, learning_rate, epsilon, clip)
         self.compiled = None
         if compiled:
             from explore.compiled import CompiledUpdate  # takes a second to import
@@ -78,17 +83,21 @@ class Learner:
         """The losses of a minibatch, of which nothing is learned."""
         batch = batch.to(self.function.device)
         prepared = self.objective.prepare(self._phase(batch, 0.0, generators, generators))
-        features = self.function.trained_features(batch.obs, batch.action, _prior_at_action(batch))
+        features = self.function.trained_features(batch.obs, _prior_at_action(batch), batch.action)
         return self.objective.loss(self.function, features, prepared)
 
     def _phase(self, batch: Batch, progress: float, selecting: Generators, drawing: Generators) -> Phase:
         function = self.function
         next_features = function.target_features(batch.next_obs, batch.next_prior)
         function.check_scales(next_features)
+        judging = next_features
+        if self.double_q:
+            with torch.no_grad():
+                judging = function.trained_features(batch.next_obs, batch.next_prior)
 
         def select(index: Index) -> Tensor:
-            draws = next((part.shape[2] for part in index if part is not None), function.members.size)
-            return chosen(self.target, Beliefs(function, next_features, index, selecting, progress), draws)
+            draws = next((part.shape[2] for part in index if part is not None), function.holder.copies)
+            return chosen(self.target, Beliefs(function, judging, index, selecting, progress), draws)
 
         return Phase(
             function=function,
@@ -104,7 +113,7 @@ class Learner:
 
     def _update(self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
         """A step on a minibatch; returns the losses."""
-        features = self.function.trained_features(obs, action, prior)
+        features = self.function.trained_features(obs, prior, action)
         losses = self.objective.loss(self.function, features, prepared)
         torch.stack(list(losses.values())).sum().backward()
         self.adam.step()
@@ -144,9 +153,9 @@ def _prior_at_action(batch: Batch) -> Tensor:
 
 
 def _cut(tensors: Any, part: slice) -> Any:
-    """A minibatch of everything prepared for a phase."""
+    """A minibatch of everything prepared for a phase; what has one row is for all of them."""
     if isinstance(tensors, Mapping):
         return {name: _cut(tensor, part) for name, tensor in tensors.items()}
     if isinstance(tensors, tuple):
         return tuple(_cut(tensor, part) for tensor in tensors)
-    return None if tensors is None else tensors[:, part]
+    return tensors if tensors is None or tensors.shape[1] == 1 else tensors[:, part]

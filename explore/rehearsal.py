@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from explore.errors import RunFailed
-from explore.indexed import made_up_observations
 from explore.interfaces import Beliefs, Selection
 from explore.learner import Learner, chosen
+from explore.parts import made_up_observations
 from explore.replay import Batch, Replay
 from explore.state import Misfit, Unsavable, captured, restore
 from explore.streams import Generators, global_generators, normal, stream, uniform

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from explore.interfaces import UncertaintyModule
 from explore.nn import Linear
 
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
@@ -29,7 +30,14 @@ class Stack:
     `lanes` are the seeds; a network with several members for each has more `rows`.
     """
 
-    def __init__(self, trained: nn.Module, prior: nn.Module | None, lanes: int, rows: int, device: torch.device):
+    def __init__(
+        self,
+        trained: UncertaintyModule,
+        prior: UncertaintyModule | None,
+        lanes: int,
+        rows: int,
+        device: torch.device,
+    ):
         if buffers := [name for name, _ in trained.named_buffers()]:
             raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
         self.lanes = lanes
@@ -41,8 +49,8 @@ class Stack:
         for name in sorted(parameters, key=lambda name: name in one_hot):  # those come last, to be trimmed
             self.layout[name] = (width, parameters[name].shape[1:])
             width = _multiple(width + parameters[name][0].numel(), ALIGNMENT)
-        for layer in one_hot.values():  # so that the rows of all lanes are one matrix, see `kernels.look_up`
-            width = _multiple(width, math.lcm(ALIGNMENT, layer.weight.shape[-1]))
+        # So that the rows of all lanes are one matrix, see `kernels.look_up`.
+        width = _multiple(width, math.lcm(ALIGNMENT, *(layer.weight.shape[-1] for layer in one_hot.values())))
         self._last_is_one_hot = bool(one_hot)
         copies = [trained, prior, trained] if prior is not None else [trained, trained]
         self.buffer = torch.zeros(len(copies), rows, width, device=device)
@@ -51,9 +59,14 @@ class Stack:
                 self._view(block, name).copy_(parameter.detach())
         self.gradient = torch.zeros_like(self.buffer[0])
         self.trained = self._bound(trained, self.buffer[:1], self.gradient)
-        self.with_prior = self._bound(trained, self.buffer[:-1])
-        self.prior = self._bound(trained, self.buffer[1:-1])
         self.target = self._bound(trained, self.buffer[-1:])
+        self.prior = self._bound(prior, self.buffer[1:-1]) if prior is not None else None
+        self.with_prior = self._bound(trained, self.buffer[:-1])  # trained and prior as one, with twice the lanes
+
+    @property
+    def bound(self) -> list[UncertaintyModule]:
+        """All modules whose parameters are views of the buffer."""
+        return [self.trained, self.with_prior, *([self.prior] if self.prior is not None else []), self.target]
 
     def trained_width(self, seen: int) -> int:
         """How much of a row can have been changed by training if observations below `seen` were one-hot inputs.
@@ -91,7 +104,7 @@ class Stack:
         start, shape = self.layout[name]
         return rows[:, start : start + shape.numel()].unflatten(1, shape)
 
-    def _bound(self, module: nn.Module, blocks: Tensor, gradient: Tensor | None = None) -> nn.Module:
+    def _bound(self, module: UncertaintyModule, blocks: Tensor, gradient: Tensor | None = None) -> UncertaintyModule:
         """The module with its parameters replaced by views of these copies."""
         module = copy.deepcopy(module)
         for name, original in list(module.named_parameters()):

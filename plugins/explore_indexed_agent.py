@@ -45,7 +45,10 @@ class Indexed(Agent):
       target: selection of the next action in learning targets.
       evaluation: selection in evaluation episodes; None: @selection.MeanArgmax.
       discount: γ.
+      double_q: the target's selection sees the values of the trained networks, not of the target networks.
       learning_rate: of Adam, for all networks.
+      adam_epsilon: ε of Adam.
+      gradient_clip: the longest that a seed's gradient, of all its networks together, may be; None: any.
       batch_size: transitions in a minibatch.
       batches_per_episode: minibatches learned from before each episode.
       learn_every: learn from one minibatch every so many steps instead; None: before each episode.
@@ -54,6 +57,7 @@ class Indexed(Agent):
       replay_capacity: transitions kept for each seed.
       min_replay: steps stored before learning starts.
       mask_probability: probability of each bit of a transition's bootstrap mask.
+      redraw_probability: with which the index is drawn anew at each step within an episode; 1: at every step.
       compile: compile the update step (loss, gradient and Adam) with torch.compile; faster where
         observations are floats, slower where they are one-hot.
     """
@@ -71,7 +75,10 @@ class Indexed(Agent):
         target: type[Selection],
         evaluation: type[Selection] | None = None,
         discount: float = 0.99,
+        double_q: bool = False,
         learning_rate: float = 1e-3,
+        adam_epsilon: float = 1e-8,
+        gradient_clip: float | None = None,
         batch_size: int = 64,
         batches_per_episode: int = 10,
         learn_every: int | None = None,
@@ -79,11 +86,15 @@ class Indexed(Agent):
         replay_capacity: int = 1_000_000,
         min_replay: int = 64,
         mask_probability: float = 0.5,
+        redraw_probability: float = 0.0,
         compile: bool = False,
     ):
         _check(0 <= discount <= 1, "discount", "between 0 and 1", discount)
         _check(learning_rate > 0, "learning_rate", "above 0", learning_rate)
+        _check(adam_epsilon > 0, "adam_epsilon", "above 0", adam_epsilon)
+        _check(gradient_clip is None or gradient_clip > 0, "gradient_clip", "None or above 0", gradient_clip)
         _check(0 <= mask_probability <= 1, "mask_probability", "between 0 and 1", mask_probability)
+        _check(0 <= redraw_probability <= 1, "redraw_probability", "between 0 and 1", redraw_probability)
         counts = {
             "batch_size": batch_size, "batches_per_episode": batches_per_episode, "learn_every": learn_every,
             "target_period": target_period, "min_replay": min_replay,
@@ -103,7 +114,10 @@ class Indexed(Agent):
         self.objective = objective()
         self.objective.check(self.function)
         self.acting, self.evaluation = acting(), (evaluation or MeanArgmax)()
-        self.learner = Learner(self.function, self.objective, target(), discount, learning_rate, compile)
+        self.learner = Learner(
+            self.function, self.objective, target(), discount, learning_rate, adam_epsilon, gradient_clip, double_q,
+            compile,
+        )  # fmt: skip
         parts = self.function.parts
         self.replay = Replay(
             spec.observation,
@@ -116,12 +130,14 @@ class Indexed(Agent):
         )
         self.batch_size, self.batches_per_episode = batch_size, batches_per_episode
         self.learn_every, self.target_period, self.min_replay = learn_every, target_period, min_replay
+        self.redraw_probability = redraw_probability
         self.columns = ("index", *self.objective.losses, "uncertainty")
         self.steps = [0] * lanes
         self.phases = [0] * lanes
         self.episode = 0
         self.progress = 0.0
-        self.index: Index = ()
+        self.index: tuple[Tensor, ...] = ()
+        self.index_is_new = False
         self.evaluation_index: Index = ()
         self.latest: dict[str, list[float | None]] = {}
         rehearse(self.learner, [self.acting, self.evaluation], self.replay)
@@ -129,7 +145,7 @@ class Indexed(Agent):
     def begin_episode(self, observations: np.ndarray, progress: float) -> None:
         self.episode += 1
         self.progress = progress
-        self.index = self.function.draw(self.streams["index"], 1, 1)
+        self.index, self.index_is_new = self.function.draw(self.streams["index"], 1, 1), True
         self.latest = {name: [None] * len(self.steps) for name in self.columns[1:]}
         if self.learn_every is None:
             self._learn(range(len(self.steps)), self.batches_per_episode)
@@ -137,6 +153,9 @@ class Indexed(Agent):
             self.replay.start(lane, observation)
 
     def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+        if self.redraw_probability and not self.index_is_new:
+            self._redraw(active)
+        self.index_is_new = False
         return self._select(self.acting, observations, self.index, active, "acting")
 
     def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
@@ -246,6 +265,15 @@ class Indexed(Agent):
         copied = [lane for lane in lanes if self.phases[lane] % self.target_period == 0]
         if copied:
             self.function.copy_to_target(copied)
+
+    def _redraw(self, active: Sequence[bool]) -> None:
+        """A new index for some of the lanes, by chance."""
+        chances = zip(self.streams["redraw"], active)
+        again = [on and generator.random() < self.redraw_probability for generator, on in chances]
+        if any(again):
+            drawn = self.function.draw(_awake(self.streams["index"], again), 1, 1)
+            where = torch.tensor(again, device=self.function.device)[:, None, None, None]
+            self.index = tuple(torch.where(where, new, old) for new, old in zip(drawn, self.index))
 
     def _select(
         self, selection: Selection, observations: np.ndarray, index: Index, active: Sequence[bool], stream: str

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from torch import Tensor
+from torch.nn import Module
 
 from explore import hookimpl, nn
 from explore.interfaces import Spec, ValueNetwork
@@ -24,6 +25,9 @@ class MLP(ValueNetwork):
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.net(obs)
+
+    def as_layers(self) -> Sequence[Module]:
+        return list(self.net.layers)
 
 
 @hookimpl

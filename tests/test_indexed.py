@@ -101,7 +101,7 @@ def test_acting_learning_and_target_features_are_the_same_before_learning(parts,
         frozen.gather(2, action[:, :, None, None].expand(-1, -1, 1, frozen.shape[-1])) if q.prior.has_twin else frozen
     )
     acting, target = q.acting_features(obs), q.target_features(obs, frozen)
-    for a, t, trained in zip(acting, target, q.trained_features(obs, action, taken), strict=True):
+    for a, t, trained in zip(acting, target, q.trained_features(obs, taken, action), strict=True):
         torch.testing.assert_close(a, t)
         torch.testing.assert_close(a.gather(2, action[:, :, None, None].expand_as(trained)), trained)
 

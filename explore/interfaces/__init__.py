@@ -25,10 +25,11 @@ import dm_env
 
 from explore.interfaces.agent import Agent
 from explore.interfaces.environment import Judge, Model
-from explore.interfaces.networks import Members, Prior, ScaleModule, Spec, UncertaintyModule, ValueNetwork
+from explore.interfaces.networks import Prior, Spec, ValueNetwork
 from explore.interfaces.objective import Objective, Phase, Schedule, scheduled
 from explore.interfaces.running import Launcher, News, Observer, Task
-from explore.interfaces.selection import Beliefs, Features, Index, Selection, argmax
+from explore.interfaces.selection import Beliefs, Conditional, Features, Index, Selection, argmax
+from explore.interfaces.uncertainty import Holder, Members, ScaleModule, UncertaintyModule
 from explore.streams import Streams
 
 SLOTS: dict[str, tuple[str, type]] = {
@@ -46,7 +47,7 @@ SLOTS: dict[str, tuple[str, type]] = {
 """Slot -> its hook and the base class of its components."""
 
 __all__ = [
-    "SLOTS", "Agent", "Beliefs", "Features", "Index", "Judge", "Launcher", "Members", "Model", "News",
-    "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams", "Task",
-    "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
+    "SLOTS", "Agent", "Beliefs", "Conditional", "Features", "Holder", "Index", "Judge", "Launcher", "Members",
+    "Model", "News", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec",
+    "Streams", "Task", "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
 ]  # fmt: skip

@@ -1,17 +1,15 @@
-"""Networks: what they know of the environment, and how their values depend on an index."""
+"""Networks: what they know of the environment, and how they are joined with a prior."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import dm_env
 import numpy as np
-import torch
 from torch import Tensor, nn
-
-from explore.streams import Generators, normal, uniform
 
 
 @dataclass(frozen=True)
@@ -48,172 +46,14 @@ class ValueNetwork(nn.Module):
         """`[lanes, batch, ...] -> [lanes, batch, actions]`"""
         raise NotImplementedError
 
+    def as_layers(self) -> Sequence[nn.Module]:
+        """The network as layers with ReLU between them, the last of them an `explore.nn.Linear`; nothing if it is
+        not such a network.
 
-class UncertaintyModule(nn.Module):
-    """Slot `uncertainty`: how an index is drawn, and how values vary with it.
-
-    `forward` gives the features of observations, all that does not depend on the index, and
-    `values` the values at an index. Here they are linear in it, Q_i(s, a) = features(s, a) · i,
-    which covers ensembles (i picks a member), PINs (i = z at head u, else 0) and linear
-    hypermodels. A module with another product overrides `values`, which must stay linear in the index
-    (the mean is the value at the mean index) and use no parameters: they belong to `forward`.
-
-    Subclass `ScaleModule` for a network of standard deviations, as in PINs.
-    """
-
-    size: int  # the length of an index
-    mask_size: int = 0  # bootstrap bits kept with each transition
-    random: bool = True  # False: there is only one index
-    exact: bool = False  # see `explore.nn.safe_rows`
-    continuous: bool = True  # drawn anew for each transition in learning, not enumerated
-
-    def forward(self, obs: Tensor) -> Tensor:
-        """`[lanes, batch, ...] -> features [lanes, batch, actions, size]`"""
-        raise NotImplementedError
-
-    def draw(self, generators: Generators, *shape: int) -> Tensor:
-        """Indices from the fixed distribution, `[lanes, *shape, size]`."""
-        raise NotImplementedError
-
-    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor | None:
-        """Indices to learn at, `[lanes, batch, draws, size]`, given masks `[lanes, batch, mask_size]`."""
-        return self.draw(generators, mask.shape[1], draws)
-
-    def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:
-        """What a transition's normal numbers `[lanes, batch, size]` add to its reward at an index
-        `[lanes, batch, draws, size]`, in units of the objective's noise: `[lanes, batch, draws]`."""
-        return (noise.unsqueeze(2) * index).sum(-1)
-
-    def mean_index(self) -> Tensor:
-        """The expected index, `[size]`."""
-        return torch.zeros(self.size)
-
-    def values(self, features: Tensor, index: Tensor) -> Tensor:
-        """`features [lanes, batch, actions, size]`, `index [lanes, batch or 1, draws, size]` ->
-        `[lanes, batch, draws, actions]`"""
-        return (features.unsqueeze(2) * index.unsqueeze(3)).sum(-1)
-
-    def variance(self, features: Tensor) -> Tensor:
-        """Variance of the values over indices, `[lanes, batch, actions]`."""
-        raise NotImplementedError
-
-    def describe_index(self, index: np.ndarray) -> str:
-        """The index `[size]` in words, for the column `index` of `episodes.csv`."""
-        return " ".join(f"{x:.4f}" for x in index)
-
-
-class Members(UncertaintyModule):
-    """Index = a member, uniform over `count` independent copies of the value network.
-
-    The core builds the copies as that many more lanes and puts them in `network`.
-    """
-
-    continuous = False
-    network: ValueNetwork
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.network.exact
-
-    def __init__(self, count: int):
-        super().__init__()
-        if count < 1:
-            raise ValueError(f"size must be at least 1, got {count!r}")
-        self.size = count
-        self.random = count > 1
-        self.mask_size = count if self.random else 0
-
-    def forward(self, obs: Tensor) -> Tensor:
-        if not self.random:
-            return self.network(obs).unsqueeze(-1)
-        values = self.network(obs.repeat_interleave(self.size, 0))
-        return values.unflatten(0, (-1, self.size)).movedim(1, -1)
-
-    def draw(self, generators: Generators, *shape: int) -> Tensor:
-        if not self.random:
-            return torch.ones(len(generators), *shape, 1)
-        member = (uniform(generators, *shape) * self.size).long()
-        return nn.functional.one_hot(member, self.size).float()
-
-    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor | None:
-        """Every member in turn, `draws` a multiple of their number; None: each of them once."""
-        if draws == self.size:
-            return None
-        every = torch.eye(self.size, device=mask.device).repeat_interleave(draws // self.size, 0)
-        return every.expand(*mask.shape[:2], -1, -1)
-
-    def mean_index(self) -> Tensor:
-        return torch.full((self.size,), 1 / self.size)
-
-    def values(self, features: Tensor, index: Tensor | None) -> Tensor:
-        if index is None or not self.random:
-            return features.movedim(-1, 2)
-        return super().values(features, index)
-
-    def perturbation(self, noise: Tensor, index: Tensor | None) -> Tensor:
-        if not self.random:
-            return torch.zeros_like(noise)
-        return noise if index is None else super().perturbation(noise, index)
-
-    def variance(self, features: Tensor) -> Tensor:
-        return (features - features.mean(-1, keepdim=True)).square().mean(-1)
-
-    def describe_index(self, index: np.ndarray) -> str:
-        return f"member={index.argmax()}" if self.random else ""
-
-
-class ScaleModule(UncertaintyModule):
-    """Standard deviations m^u(s, a) with `heads` bootstrapped heads, as in PINs.
-
-    Index = (z ~ N(0, 1), head u uniform), which adds m^u(s, a) z to the value. With
-    `train_heads = "one"` each sample trains one head drawn among its set mask bits (the paper);
-    with `"masked"` it trains all of them.
-
-    Example:
-
-        class WideHeads(ScaleModule):
-            def __init__(self, spec, heads: int = 4, width: int = 64):
-                super().__init__(heads)
-                self.net = explore.nn.MLP(spec.observation, (width,), spec.num_actions * heads)
-
-            def forward(self, obs):
-                return softplus(self.net(obs)).unflatten(-1, (-1, self.heads))
-    """
-
-    def __init__(self, heads: int, train_heads: str = "one"):
-        super().__init__()
-        if heads < 1:
-            raise ValueError(f"heads must be at least 1, got {heads!r}")
-        if train_heads not in ("one", "masked"):
-            raise ValueError(f"train_heads must be 'one' or 'masked', got {train_heads!r}")
-        self.size = self.mask_size = self.heads = heads
-        self.train_heads = train_heads
-
-    def forward(self, obs: Tensor) -> Tensor:
-        """`[lanes, batch, ...] -> [lanes, batch, actions, heads]`, never negative."""
-        raise NotImplementedError
-
-    def draw(self, generators: Generators, *shape: int) -> Tensor:
-        z = normal(generators, *shape)
-        head = (uniform(generators, *shape) * self.heads).long()
-        return z.unsqueeze(-1) * nn.functional.one_hot(head, self.heads)
-
-    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor:
-        z = normal(generators, mask.shape[1], draws, 1).to(mask.device)
-        return z * self.draw_heads(generators, mask, draws)
-
-    def draw_heads(self, generators: Generators, mask: Tensor, draws: int) -> Tensor:
-        """A head per draw, uniform among the set bits (among all if none is set), one-hot
-        `[lanes, batch, draws, heads]`."""
-        keys = uniform(generators, mask.shape[1], draws, self.heads).to(mask.device) + mask.unsqueeze(2)
-        return nn.functional.one_hot(keys.argmax(-1), self.heads).float()
-
-    def variance(self, features: Tensor) -> Tensor:
-        return features.square().mean(-1)
-
-    def describe_index(self, index: np.ndarray) -> str:
-        head = np.abs(index).argmax()
-        return f"z={index[head]:.4f} head={head}"
+        Some uncertainty modules look inside: hypermodels and epinets at the last hidden layer, noise and dropout at
+        every layer.
+        """
+        return ()
 
 
 class Prior(ABC):

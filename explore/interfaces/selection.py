@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,22 @@ from explore.streams import Generators, uniform
 if TYPE_CHECKING:
     from explore.indexed import IndexedValue
 
-Features = tuple[Tensor, ...]  # of one batch of observations: one tensor per part
+
+@dataclass
+class Conditional:
+    """What a part whose values are not linear in the index gave for a batch of observations."""
+
+    features: Tensor  # [lanes, batch, ...]
+    values: Callable[[Tensor, Tensor], Tensor]  # of the network that gave them: features, index -> at every action
+    prior: Tensor | None  # features of the prior, [lanes, batch, actions, size]
+    action: Tensor | None  # [lanes, batch], if only values of the action taken are wanted
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.features.shape)
+
+
+Features = tuple[Tensor | Conditional, ...]  # of one batch of observations: one per part, a tensor if it is linear
 Index = tuple[Tensor | None, ...]  # one per part; None: every member of an ensemble in turn
 
 
