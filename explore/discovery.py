@@ -33,6 +33,7 @@ BUILT_INS: tuple[str, ...] = (
     "explore_softplus_heads",
     "explore_ensemble",
     "explore_deterministic",
+    "explore_hypermodel",
     "explore_priors",
     "explore_selections",
     "explore_objectives",

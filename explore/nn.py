@@ -12,10 +12,10 @@ said by the `lanes` context the core builds networks in, so a component never me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -82,14 +82,21 @@ class Linear(nn.Module):
         weight = self.weight.transpose(1, 2) if self.few_outputs else self.weight
         return weight[:, : self.inputs, : self.outputs]
 
+    def without_bias(self) -> Linear:
+        """The same layer, whose bias is 0 for ever."""
+        self.bias.requires_grad_(False).zero_()
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
-        """`[lanes, batch, inputs]`, or if one-hot integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
+        """`[lanes, batch, ...]`, or if one-hot integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
         return self.padded(x)[..., : self.outputs]
 
     def padded(self, x: Tensor) -> Tensor:
         """The same with as many zeros after the outputs as make them a multiple of 4; takes such inputs too."""
         if self.one_hot and not x.is_floating_point():
             return look_up(self.weight, x).add_(self.bias)
+        if x.dim() > 3:
+            x = x.flatten(2)
         if self._missing_inputs and x.shape[-1] == self.inputs:
             x = nn.functional.pad(x, (0, self._missing_inputs))
         if not self.few_outputs:
@@ -104,7 +111,8 @@ def parameter_count(network: nn.Module) -> int:
     layers = [module for module in network.modules() if isinstance(module, Linear) and module.weight.requires_grad]
     of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
     others = [p.numel() for p in network.parameters() if p.requires_grad and id(p) not in of_layers]
-    return sum(others) + sum(len(layer.weight) * (layer.inputs + 1) * layer.outputs for layer in layers)
+    inputs = [layer.inputs + layer.bias.requires_grad for layer in layers]
+    return sum(others) + sum(len(layer.weight) * many * layer.outputs for layer, many in zip(layers, inputs))
 
 
 FEW_OUTPUTS = 24  # up to here products are faster with weights of the shape [lanes, outputs, inputs]
@@ -124,12 +132,15 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[lanes, batch, ...]` -> `[lanes, batch, outputs]`"""
-        if x.is_floating_point():
-            x = x.flatten(2)
-        *hidden, last = cast(list[Linear], list(self.layers))
-        for layer in hidden:
-            x = torch.relu_(layer.padded(x))
-        return last(x)
+        *body, last = self.layers
+        return last(hidden(body, x))
+
+
+def hidden(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
+    """The outputs of layers with ReLU after each, `[lanes, batch, width]`, and zeros after them (see `Linear`)."""
+    for layer in layers:
+        x = torch.relu_(layer.padded(x)) if isinstance(layer, Linear) else torch.relu(layer(x))
+    return x
 
 
 def per_lane(factory: Callable[[], nn.Module]) -> nn.Module:
