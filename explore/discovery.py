@@ -34,6 +34,8 @@ BUILT_INS: tuple[str, ...] = (
     "explore_ensemble",
     "explore_deterministic",
     "explore_hypermodel",
+    "explore_epinet",
+    "explore_noise",
     "explore_priors",
     "explore_selections",
     "explore_objectives",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from explore.interfaces.networks import Spec, ValueNetwork
+from explore.nn import Linear
 from explore.streams import Generators, normal, uniform
 
 
@@ -135,6 +136,27 @@ class Holder(UncertaintyModule):
                 f"value.{type(self.network).__name__} does not show; give it `as_layers`, or use value.MLP"
             )
         return list(layers)
+
+    def linear_layers(self) -> list[Linear]:
+        """The same, for modules that need to look inside every one of them."""
+        layers = self.layers()
+        for layer in layers:
+            if not isinstance(layer, Linear):
+                raise ValueError(
+                    f"uncertainty.{type(self).__name__} needs a value network of explore.nn.Linear, and "
+                    f"value.{type(self.network).__name__} has a {type(layer).__name__}"
+                )
+        return layers  # type: ignore[return-value]
+
+    def body_and_last(self) -> tuple[list[nn.Module], Linear]:
+        """Its hidden layers, of which there must be some, and the last layer."""
+        *body, last = self.layers()
+        if not body or not isinstance(last, Linear):
+            raise ValueError(
+                f"uncertainty.{type(self).__name__} needs a value network with a hidden layer, which "
+                f"value.{type(self.network).__name__} has not"
+            )
+        return body, last
 
 
 class Members(Holder):
