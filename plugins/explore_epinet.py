@@ -62,14 +62,15 @@ class Epinet(Holder):
         """μ and what the first layer of the epinet gets from observation and hidden layer, side by side."""
         body, last = self.body_and_last()
         phi = hidden(body, obs)
-        return torch.cat([last(phi), self.of_obs(obs) + self.of_hidden(phi.detach())], -1)
+        return torch.cat([last(phi), self.of_obs.padded(obs) + self.of_hidden.padded(phi.detach())], -1)
 
     def values(self, features: Tensor, index: Tensor) -> Tensor:
         rows = index.shape[1:3]  # [batch, draws]
-        mean, first = features.unsqueeze(2).split([features.shape[-1] - self.hidden[0], self.hidden[0]], -1)
-        x = torch.relu(first + self.of_index(index.flatten(1, 2)).unflatten(1, rows)).flatten(1, 2)
+        x = self.of_index.padded(index.flatten(1, 2)).unflatten(1, rows)
+        mean, first = features.unsqueeze(2).split([features.shape[-1] - x.shape[-1], x.shape[-1]], -1)
         *body, last = self.rest
-        sigma = last(hidden(body, x)).unflatten(-1, (-1, self.size)).unflatten(1, rows)
+        sigma = last(hidden(body, torch.relu(x + first).flatten(1, 2)))
+        sigma = sigma.unflatten(-1, (-1, self.size)).unflatten(1, rows)  # [lanes, batch, draws, actions, size]
         return mean + (sigma * index.unsqueeze(3)).sum(-1)
 
     def draw(self, generators: Generators, *shape: int) -> Tensor:

@@ -19,8 +19,8 @@ class NoisyNet(Holder):
 
     W, b, Σ and σ_b are trained. The index holds the ε's of all layers, f(e) = sign(e) √|e| of e ~ N(0, 1).
     It is held for the episode, or drawn at each step with agent.Indexed.redraw_probability = 1, as in the
-    paper. A learning phase uses one draw for all its transitions. The mean is the network without noise;
-    the prior is a value network without noise.
+    paper. A learning phase uses one draw for all its transitions, and with a target index that is fresh
+    another for their targets. The mean is the network without noise, and so is the prior.
 
     Fortunato et al. 2018 (https://arxiv.org/abs/1706.10295).
 
@@ -29,6 +29,7 @@ class NoisyNet(Holder):
     """
 
     linear = False
+    shared = True
 
     def __init__(self, spec: Spec, sigma: float = 0.5):
         super().__init__()
@@ -75,9 +76,6 @@ class NoisyNet(Holder):
     def draw(self, generators: Generators, *shape: int) -> Tensor:
         e = normal(generators, *shape, self.size)
         return e.sign() * e.abs().sqrt()
-
-    def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor:
-        return self.draw(generators, 1, draws)
 
     def twin(self, spec: Spec) -> Members:
         return Members(1)

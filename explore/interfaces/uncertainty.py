@@ -34,7 +34,8 @@ class UncertaintyModule(nn.Module):
     mask_size: int = 0  # bootstrap bits kept with each transition
     random: bool = True  # False: there is only one index
     exact: bool = False  # see `explore.nn.safe_rows`
-    continuous: bool = True  # drawn anew for each transition in learning, not enumerated
+    continuous: bool = True  # drawn in learning, not enumerated
+    shared: bool = False  # drawn once for all transitions of a learning phase, not for each of them
     linear: ClassVar[bool] = True  # values are linear in the index and need no parameters beside features
     has_scales: ClassVar[bool] = False  # has the method `scales`
 
@@ -52,7 +53,7 @@ class UncertaintyModule(nn.Module):
 
     def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor | None:
         """Indices to learn at, `[lanes, batch or 1, draws, size]`, given masks `[lanes, batch, mask_size]`."""
-        return self.draw(generators, mask.shape[1], draws)
+        return self.draw(generators, 1 if self.shared else mask.shape[1], draws)
 
     def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:
         """What a transition's normal numbers `[lanes, batch, size]` add to its reward at an index
