@@ -65,15 +65,15 @@ class Learner:
         phase = self._phase(batch, progress, selecting, drawing)
         with torch.no_grad():
             prepared = self.objective.prepare(phase)
-            means = {}
+            uncertainty = {}
             if measures:
                 std = self.function.std(phase.next_features).mean(2)
-                means["uncertainty"] = _mean_where(phase.discount > 0, std)
+                uncertainty = {"uncertainty": _mean_where(phase.discount > 0, std)}
         self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
         starts = range(0, batch.obs.shape[1], batch_size)
         everything = (batch.obs, batch.action, prior, prepared)
         losses = self._updates([_cut(everything, slice(start, start + batch_size)) for start in starts])
-        return means | {name: loss / len(starts) for name, loss in losses.items()}
+        return {name: loss / len(starts) for name, loss in losses.items()} | uncertainty
 
     def _updates(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
         """A step on each minibatch; returns the losses, added up."""

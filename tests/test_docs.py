@@ -171,10 +171,13 @@ USES = {
 def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):
     slot, hook = next((slot, hook) for slot, (hook, slot_base) in SLOTS.items() if issubclass(base, slot_base))
     name = re.match(r"class (\w+)", example)[1]
-    imports = "import explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus"
+    imports = "import torch\nimport explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus\n"
+    imports += "from explore.streams import normal"
     returned = f"@explore.hookimpl\ndef {hook}():\n    return [{name}]"
     (folder / "example.py").write_text(f"{imports}\n\n{example}\n\n{returned}\n")
     bindings = [USES[hook].format(f"@{slot}.{name}"), *TINY]
+    if base is interfaces.Holder:  # whose example has no scales
+        bindings.append("agent.Indexed.objective = @objective.SampledTD")
     run = explore.run("pins_deep_sea", bindings=bindings, plugins=["example.py"], out="run", quiet=True)
     assert f"@{slot}.{name}" in run.config
 
