@@ -35,6 +35,7 @@ BUILT_INS: tuple[str, ...] = (
     "explore_deterministic",
     "explore_priors",
     "explore_selections",
+    "explore_information_directed",
     "explore_objectives",
     "explore_schedules",
     "explore_random_mdp",

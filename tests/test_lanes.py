@@ -11,6 +11,7 @@ from explore_bsuite import Bsuite
 from explore_cartpole_swingup import CartpoleSwingup
 from explore_deep_sea import DeepSea
 from explore_ensemble import Ensemble
+from explore_information_directed import InformationDirected
 from explore_mean_net import MLP
 from explore_objectives import SampledTD
 from explore_selections import Boltzmann, EpsilonGreedy, OptimisticArgmax, SampledArgmax
@@ -73,6 +74,7 @@ class LiftedValue(ValueNetwork):
 
 DITHERING = {"acting": partial(EpsilonGreedy, epsilon=0.3, greedy=SampledArgmax)}
 NOISY = {"objective": partial(SampledTD, noise=0.5)}
+DIRECTED = {"acting": InformationDirected}
 BOTH = {"uncertainty": [PINS["uncertainty"], partial(Ensemble, size=2)], "objective": SampledTD}
 ODD = {"batch_size": 37}
 
@@ -88,6 +90,11 @@ CASES = {
     "odd batches of an ensemble with reward noise": (SWING_BSP | ODD | NOISY, SWINGUP),
     "epsilon-greedy Thompson sampling": (SWING_PINS | DITHERING, SWINGUP),
     "Boltzmann acting, optimistic target": (SWING_PINS | {"acting": Boltzmann, "target": OptimisticArgmax}, SWINGUP),
+    "information-directed acting": (SWING_PINS | DIRECTED, SWINGUP),
+    "information-directed acting and target of an ensemble": (
+        DEEP_BSP | DIRECTED | {"target": partial(InformationDirected, draws=17, information="value")},
+        DEEP_SEA,
+    ),
     "heads on an ensemble": (SWING_PINS | BOTH, SWINGUP),
     "heads with torch's own functions": (SWING_PINS | ODD | {"uncertainty": PlainHeads}, SWINGUP),
     "an ensemble with torch's own functions": (SWING_BSP | ODD | {"value": TanhValue}, SWINGUP),
