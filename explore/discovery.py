@@ -38,6 +38,7 @@ BUILT_INS: tuple[str, ...] = (
     "explore_noise",
     "explore_priors",
     "explore_selections",
+    "explore_information_directed",
     "explore_objectives",
     "explore_schedules",
     "explore_random_mdp",

@@ -13,6 +13,7 @@ from explore_deep_sea import DeepSea
 from explore_ensemble import Ensemble
 from explore_epinet import Epinet
 from explore_hypermodel import Hypermodel
+from explore_information_directed import InformationDirected
 from explore_mean_net import MLP
 from explore_noise import McDropout, NoisyNet
 from explore_objectives import SampledTD
@@ -83,6 +84,7 @@ class LiftedValue(ValueNetwork):
 
 DITHERING = {"acting": partial(EpsilonGreedy, epsilon=0.3, greedy=SampledArgmax)}
 REWARD_NOISE = {"objective": partial(SampledTD, noise=0.5)}
+DIRECTED = {"acting": InformationDirected}
 BOTH = {"uncertainty": [PINS["uncertainty"], partial(Ensemble, size=2)], "objective": SampledTD}
 ODD = {"batch_size": 37}
 ONLINE = {"learn_every": 1, "target_period": 4, "double_q": True, "redraw_probability": 0.2}
@@ -110,6 +112,11 @@ CASES = {
     "odd batches of an ensemble with reward noise": (SWING_BSP | ODD | REWARD_NOISE, SWINGUP),
     "epsilon-greedy Thompson sampling": (SWING_PINS | DITHERING, SWINGUP),
     "Boltzmann acting, optimistic target": (SWING_PINS | {"acting": Boltzmann, "target": OptimisticArgmax}, SWINGUP),
+    "information-directed acting": (SWING_PINS | DIRECTED, SWINGUP),
+    "information-directed acting and target of an ensemble": (
+        DEEP_BSP | DIRECTED | {"target": partial(InformationDirected, draws=17, information="value")},
+        DEEP_SEA,
+    ),
     "heads on an ensemble": (SWING_PINS | BOTH, SWINGUP),
     "heads with torch's own functions": (SWING_PINS | ODD | {"uncertainty": PlainHeads}, SWINGUP),
     "an ensemble with torch's own functions": (SWING_BSP | ODD | {"value": TanhValue}, SWINGUP),
