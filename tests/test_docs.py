@@ -98,6 +98,12 @@ def test_a_command_does_what_its_page_says(folder, capfd, page, command, printed
         assert [name for name in columns if f"| `{name}` |" not in GIN.read_text()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_new_plugins_are_made_as_a_page_says(folder, page):
+    for command in re.findall("^explore new-plugin .*", "\n".join(blocks(page)), re.MULTILINE):
+        assert main(shlex.split(command)[1:]) == 0
+
+
 def test_the_commands_of_the_page_on_resuming_work_one_after_another(folder, capfd):
     (first, _), *rest = commands(RESUME)
     tiny = [word for binding in TINY for word in ("-b", binding)]
