@@ -29,6 +29,8 @@ class CompiledUpdate:
         # Of one call: several save ways into the compiled function. Gradients of look-ups are too large for that.
         one_hot = isinstance(function.spec.observation, dm_env.specs.DiscreteArray)
         self.minibatches = 1 if one_hot else 5
+        # Made here, as torch.compile takes no module that is made in what it compiles.
+        self._networks = [_Methods(stack.trained) for stack in function.stacks]
         self._compiled = torch.compile(self._steps, fullgraph=True, dynamic=False)
 
     @torch.no_grad()
@@ -60,7 +62,8 @@ class CompiledUpdate:
 
         def total(trainable: list[dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
             networks = [
-                _WithParameters(stack.trained, all_of | one) for stack, all_of, one in zip(stacks, views, trainable)
+                _WithParameters(network, all_of | one)
+                for network, all_of, one in zip(self._networks, views, trainable)
             ]
             features = self.function.trained_features(obs, prior, action, networks)
             losses = self.objective.loss(self.function, features, prepared)
@@ -84,9 +87,9 @@ class CompiledUpdate:
 class _WithParameters:
     """A network with other parameters than its own."""
 
-    def __init__(self, module: nn.Module, parameters: dict[str, Tensor]):
+    def __init__(self, module: _Methods, parameters: dict[str, Tensor]):
         self.parameters = {f"module.{name}": parameter for name, parameter in parameters.items()}
-        self.module = _Methods(module)
+        self.module = module
 
     def __call__(self, obs: Tensor) -> Tensor:
         return functional_call(self.module, self.parameters, ("forward", obs))
