@@ -1,0 +1,178 @@
+"""The checks of what stands around runs: observers and launchers."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from explore import files
+from explore.discovery import Registry
+from explore.errors import Interrupted
+from explore.experiment import Experiment
+from explore.interfaces import Launcher, Observer, Task
+from explore.record import Run
+from explore.recorder import Recorder
+from explore.testing import toy
+from explore.testing.promises import STANDARD, Options, Subject, tried
+
+EPISODES, CUT = 4, 2
+LONG = 20_000  # episodes of a run that takes some seconds
+PATIENCE = 60  # seconds for a process to begin
+GRACE = 2  # seconds: launchers ask about once a second whether they are to stop
+PROVENANCE = {"command": "check_observer", "versions": {}, "plugins": []}
+
+
+class _Stop(Observer):
+    """Interrupts a run that it has not seen go on, as Ctrl-C would."""
+
+    def episode_finished(self, run: Run, rows: Sequence[dict[str, Any]]) -> None:
+        if rows[0]["episode"] == CUT and not run.resumed_after:
+            raise KeyboardInterrupt
+
+
+def check_observer(cls: type[Observer], options: Options = STANDARD, /, **parameters: Any) -> None:
+    """Raises `Nonconformance` unless an observer keeps all promises of its slot.
+
+    It watches a run that is interrupted, and, newly built, how it goes on to its end.
+    """
+    with tried("observer", cls, parameters) as subject, tempfile.TemporaryDirectory() as folder:
+        unwatched, _ = _run(Path(folder, "unwatched"), [])
+        with subject.trying("when it watches a run"):
+            whole, _ = _run(Path(folder, "whole"), [subject.build])
+            parts, status = _run(Path(folder, "parts"), [subject.build, _Stop])
+        subject.require(
+            status == "interrupted",
+            f"lets a run that is interrupted end as {status!r}",
+            "let KeyboardInterrupt pass",
+        )
+        with subject.trying("when it watches how a run goes on"):
+            parts, _ = _go_on(Path(folder, "parts"), [subject.build])
+        for rows, what in ((whole, "a run"), (parts, "a run that goes on")):
+            subject.require(
+                rows == unwatched,
+                f"changes {what}: its episodes.csv has other rows than if nobody watches",
+                "an observer may only look: it must not change rows, the run's files, or anything it is told of",
+            )
+
+
+def _experiment(observers: Sequence[Any]) -> Experiment:
+    agent = toy.indexed(**toy.pins())
+    return Experiment(toy.Walk, agent, EPISODES, (0, 1), checkpoint_every=CUT, observers=observers)
+
+
+def _run(folder: Path, observers: Sequence[Any]) -> tuple[list[str], str]:
+    """The rows of a run, and how it ended."""
+    experiment = _experiment(observers)
+    experiment.check_savable()
+    run = Run.create(
+        folder, name=folder.name, config="# explore.testing\n", task=experiment.task, curve=("return", "mean"),
+        columns=experiment.columns, seeds=experiment.seeds, episodes=EPISODES, provenance=PROVENANCE, quiet=True,
+    )  # fmt: skip
+    with closing(run), suppress(Interrupted):
+        Recorder(experiment, run, Registry(), resuming="").run_to_the_end()
+    return _rows(folder), run.status
+
+
+def _go_on(folder: Path, observers: Sequence[Any]) -> tuple[list[str], str]:
+    """The same of a run that goes on."""
+    experiment = _experiment(observers)
+    with closing(Run.take_up(folder, quiet=True)) as run:
+        after = run.checkpoints.episodes()[0]
+        state = run.checkpoints.read(after)
+        experiment.load_state_dict(state)
+        run.go_on(after, state["rows"], config=run.config, episodes=EPISODES, provenance=PROVENANCE)
+        Recorder(experiment, run, Registry(), resuming="").run_to_the_end()
+    return _rows(folder), run.status
+
+
+def _rows(folder: Path) -> list[str]:
+    """Without the wall clock."""
+    return [line.rpartition(",")[0] for line in (folder / "episodes.csv").read_text().splitlines()]
+
+
+def check_launcher(cls: type[Launcher], options: Options = STANDARD, /, **parameters: Any) -> None:
+    """Raises `Nonconformance` unless a launcher keeps all promises of its slot; it starts some processes."""
+    with tried("launcher", cls, parameters) as subject, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with subject.trying("when it launches tasks"):
+            launcher = subject.build()
+            _check_codes(subject, launcher, folder)
+            _check_stop(subject, launcher, folder)
+            _check_close(subject, launcher, folder)
+
+
+def _task(folder: Path, name: str, *words: str, episodes: int = LONG) -> Task:
+    place = folder / name
+    bindings = [f"experiment.episodes = {episodes}", "experiment.seeds = (0,)", "environment.DeepSea.size = 3"]
+    options = [word for binding in bindings for word in ("-b", binding)]
+    return Task(name, ("run", "dqn_deep_sea", *options, *words, "--quiet", "--out", str(place)), place)
+
+
+def _check_codes(subject: Subject, launcher: Launcher, folder: Path) -> None:
+    good, wrong = _task(folder, "good", episodes=2), _task(folder, "wrong", "-b", "environment.DeepSea.siez = 4")
+    told = list(launcher.launch([good, wrong], lambda: False))
+    for task, code in ((good, 0), (wrong, 2)):
+        news = [one.code for one in told if one.task == task]
+        subject.require(
+            news[-1:] == [code] and None not in news[1:] and len(news) <= 2,
+            f"tells {news} of a task that ends with exit code {code}",
+            f"yield News(task) when it begins and News(task, {code}, text) when it has ended",
+        )
+    text = next(one.text for one in told if one.task == wrong and one.code is not None)
+    subject.require(
+        "siez" in text, "does not tell what a task wrote to stderr", "yield it as the text of News(task, code, text)"
+    )
+    done = (good.folder / "run.json").exists() and Run.open(good.folder).status == "done"
+    subject.require(done, "has not run a task to its end", "start explore with task.words")
+
+
+def _check_stop(subject: Subject, launcher: Launcher, folder: Path) -> None:
+    tasks = [_task(folder, f"long{number}") for number in range(12)]
+    begun: list[Task] = []
+    asked: list[float] = []  # when
+    for news in launcher.launch(tasks, lambda: bool(asked)):
+        if news.code is None:
+            subject.require(
+                not asked or time.monotonic() < asked[0] + GRACE,
+                "begins tasks after it was asked to stop",
+                "ask asked_to_stop() before each of them",
+            )
+            begun.append(news.task)
+            _wait(news.task)
+            asked.append(time.monotonic())
+    subject.require(bool(begun), "does not tell that a task has begun", "yield News(task) when it begins")
+    for task in begun:
+        status = Run.open(task.folder).status if (task.folder / "run.json").exists() else "interrupted"
+        subject.require(
+            status in ("interrupted", "done"),
+            f"leaves a run {status} when it is asked to stop",
+            "send SIGTERM or SIGINT once, and wait for the task to write its checkpoint and end",
+        )
+    _check_nothing_runs(subject, tasks, "after it was asked to stop")
+
+
+def _check_close(subject: Subject, launcher: Launcher, folder: Path) -> None:
+    task = _task(folder, "closed")
+    told = launcher.launch([task], lambda: False)
+    next(told)
+    _wait(task)
+    told.close()  # type: ignore[attr-defined]
+    _check_nothing_runs(subject, [task], "when its iterator is closed")
+
+
+def _check_nothing_runs(subject: Subject, tasks: Sequence[Task], when: str) -> None:
+    running = [task.name for task in tasks if task.folder.exists() and files.is_locked(task.folder)]
+    subject.require(
+        not running, f"leaves {', '.join(running)} running {when}", "end what runs, and wait for it, in a `finally`"
+    )
+
+
+def _wait(task: Task) -> None:
+    """Until the run of a task has begun."""
+    end = time.monotonic() + PATIENCE
+    while not files.is_locked(task.folder) and time.monotonic() < end:
+        time.sleep(0.05)
