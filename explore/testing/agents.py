@@ -13,11 +13,11 @@ from explore.experiment import Experiment
 from explore.interfaces import Agent, Spec
 from explore.loop import play
 from explore.parts import made_up_observations
-from explore.state import captured
+from explore.state import Tree, captured
 from explore.streams import Streams, stream
 from explore.testing import toy
 from explore.testing.lives import check_company, check_resume, experiment
-from explore.testing.promises import STANDARD, Options, Subject, difference, tried
+from explore.testing.promises import STANDARD, Options, Subject, difference, listed, tried
 
 
 def check_agent(cls: type[Agent], options: Options = STANDARD, /, **parameters: Any) -> None:
@@ -71,12 +71,14 @@ def _check_steps(subject: Subject, environment: Any) -> None:
 
     def acting(method: Any) -> Any:
         def act(observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-            before = _drawn(streams, 0)
+            before = _drawn(streams)
             method(observations, [False, *active[1:]])  # once more than it is asked for: the first lane waits
-            used = difference(before | _new(streams, before), _drawn(streams, 0))
+            used = [
+                name for name, state in _drawn(streams).items() if difference(state, _known(before, name, seeds[0]))
+            ]
             subject.require(
                 not used,
-                f"draws from the stream {used!r} of a seed that waits",
+                f"draws from the stream {listed(used)} of a seed that waits",
                 "draw nothing for lanes that are not active",
             )
             actions = method(observations, active)
@@ -100,15 +102,14 @@ def _is_action(action: Any, actions: int) -> bool:
     return isinstance(action, int | np.integer) and not isinstance(action, bool) and 0 <= int(action) < actions
 
 
-def _drawn(streams: Streams, lane: int) -> dict[str, Any]:
-    """How far the streams of a lane have come."""
-    return {name: captured(lanes[lane], name) for name, lanes in streams._generators.items()}
+def _drawn(streams: Streams) -> dict[str, Tree]:
+    """How far the streams of the first lane have come."""
+    return {name: captured(lanes[0], name) for name, lanes in streams.state_dict().items()}
 
 
-def _new(streams: Streams, known: dict[str, Any]) -> dict[str, Any]:
-    """Streams that were not there before, as they begin."""
-    fresh = [name for name in streams._generators if name not in known]
-    return {name: captured(stream(streams.seeds[0], name), name) for name in fresh}
+def _known(before: dict[str, Tree], name: str, seed: int) -> Tree:
+    """How far a stream had come, which may be new."""
+    return before.get(name) or captured(dict(stream(seed, name).bit_generator.state), name)
 
 
 def _check_columns(subject: Subject, environment: Any) -> None:

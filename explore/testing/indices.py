@@ -44,7 +44,7 @@ def check_index(subject: Subject, part: UncertaintyModule, spec: Spec) -> None:
             f"it must be [lanes, batch, draws, size] = {[2, 4, draws, part.size]}",
         )
         subject.require(
-            torch.equal(both, draw(generators(0, 1))) and torch.equal(both[:1], draw(generators(0))),
+            torch.equal(both, draw(generators(0, 1))) and torch.equal(both[1:], draw(generators(1))),
             f"does not draw the index of a seed from that seed's generator in {name}",
             "draw with explore.streams.uniform, normal or integers, which give each lane its own numbers",
         )
@@ -55,6 +55,12 @@ def check_index(subject: Subject, part: UncertaintyModule, spec: Spec) -> None:
             f"draws another index for a seed if the seed before it waits, in {name}",
             "draw with explore.streams.uniform, normal or integers, which leave lanes out whose generator is None",
         )
+    words = part.describe_index(part.draw(generators(0), 1, 1)[0, 0, 0].numpy())
+    subject.require(
+        isinstance(words, str),
+        f"describes an index as {words!r}",
+        "describe_index must return a text, maybe an empty one",
+    )
     mean = part.mean_index()
     subject.require(
         list(mean.shape) == [part.size], f"gives a mean index of shape {[*mean.shape]}", f"it must be [{part.size}]"
@@ -132,7 +138,8 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
         held, sampled = [part.clone() for part in agent.index], values()
 
     def values() -> Tensor:
-        return agent.function.values(agent.function.acting_features(obs), agent.index)
+        own = tuple(part.clone() for part in agent.index)  # lest this is what changes it
+        return agent.function.values(agent.function.acting_features(obs), own)
 
     def act(observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
         actions = agent.act(observations, active)
@@ -152,12 +159,6 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
     for _ in range(4):
         play(environments, act, begin, agent.observe)
         episodes.append(held)
-        words = agent.metrics()["index"]
-        subject.require(
-            all(isinstance(word, str) for word in words),
-            f"describes an index as {words[0]!r}",
-            "describe_index must return a text, which may be empty",
-        )
     for number, part in enumerate(agent.function.parts):
         differ = any(not torch.equal(index[number], episodes[0][number]) for index in episodes[1:])
         subject.require(

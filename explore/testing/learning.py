@@ -33,22 +33,20 @@ def check_learning(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         learn(agent, lanes=(0, 2))
     for stack, old in zip(agent.function.stacks, before):
         moved = stack.parameters_of((stack.buffer[0] != old[0]).float())
-        for name, changes in moved.items():
+        for path, changes in moved.items():
+            name = path.removeprefix("network.")  # of a value network that another module holds
             trained, waited, also = changes.flatten(1).any(1).unflatten(0, (3, -1)).any(1).tolist()
-            told = f"{type(stack.trained).__name__}'s" if type(stack.trained) is not subject.cls else "its"
-            if name in stack.trainable:
+            if path in stack.trainable:
                 subject.require(
                     trained and also,
-                    f"never trains {told} parameter {name}: no gradient reaches it",
+                    f"never trains its parameter {name}, which no gradient reaches",
                     "use it in what is returned, without detach() or .data, or say requires_grad_(False)",
                 )
-                subject.require(
-                    not waited, f"changes {told} parameter {name} of a seed that does not learn", LANES_APART
-                )
+                subject.require(not waited, f"changes its parameter {name} of a seed that does not learn", LANES_APART)
             else:
                 subject.require(
                     not (trained or waited or also),
-                    f"changes {told} parameter {name}, which is frozen",
+                    f"changes its parameter {name}, which is frozen",
                     "let nothing assign to parameters in forward or values; what is learned has requires_grad",
                 )
     subject.require(

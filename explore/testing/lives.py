@@ -16,7 +16,7 @@ from explore.interfaces import Spec
 from explore.parts import made_up_observations
 from explore.sightings import beliefs
 from explore.streams import stream
-from explore.testing.promises import Subject, difference
+from explore.testing.promises import Subject, difference, listed
 
 SEED, COMPANIES = 3, ((9, 3), (0, 1, 2, 3, 4, 5, 6))
 EPISODES, CUT = 6, 3
@@ -36,7 +36,7 @@ def check_company(subject: Subject, environment: Any, agent: Any) -> None:
         where = _first_difference(alone, rows) or difference(believed, beliefs_there)
         subject.require(
             not where,
-            f"gives seed {SEED} other results beside seeds {', '.join(map(str, company))} than alone ({where})",
+            f"gives seed {SEED} other results beside seeds {listed(company)} than alone ({where})",
             "nothing may be computed or kept across the first axis, and a lane that waits (its generator is None, or "
             "it is not active) must draw no random numbers",
         )

@@ -19,9 +19,9 @@ from explore.testing import toy
 from explore.testing.indices import DRAWS, check_index, check_index_is_held, check_moments, check_scales
 from explore.testing.learning import agent_of, check_compiled, check_learning, learn
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, listed, tried
 
-BATCHES = (1, 2, 5)
+BATCHES = (1, 2, 5, 17)
 
 
 def check_value(cls: type[ValueNetwork], options: Options = STANDARD, /, **parameters: Any) -> None:
@@ -31,8 +31,9 @@ def check_value(cls: type[ValueNetwork], options: Options = STANDARD, /, **param
         ensemble = partial(toy.part("uncertainty.Ensemble"), size=2)
         parts = toy.bsp() | {"uncertainty": ensemble} | options.agent | {"value": subject.build}
         for spec in options.specs():
-            _check_networks(subject, spec, parts)
+            _check_outputs(subject, spec, parts)
             _check_layers(subject, spec, parts)
+            _check_networks(subject, spec, parts)
         check_compiled(subject, options, parts)
 
 
@@ -41,13 +42,14 @@ def check_uncertainty(cls: type[UncertaintyModule], options: Options = STANDARD,
     with tried("uncertainty", cls, parameters) as subject:
         parts = toy.bsp() | options.agent | {"uncertainty": subject.build}
         for spec in options.specs():
-            _check_networks(subject, spec, parts)
+            _check_outputs(subject, spec, parts)
             function = _function(spec, (0, 1), parts)
             for number, part in enumerate(function.parts):
                 if type(part) is subject.cls:
                     check_index(subject, part, spec)
                     check_moments(subject, function, number)
                     check_scales(subject, function, number)
+            _check_networks(subject, spec, parts)
         check_compiled(subject, options, parts)
 
 
@@ -61,12 +63,15 @@ def _function(spec: Spec, seeds: Sequence[int], parts: dict[str, Any]) -> Indexe
 # What holds for every network
 
 
-def _check_networks(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
+def _check_outputs(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     for lanes in (1, 2, 7):
         with subject.trying(f"with {lanes} lanes and observations of shape {[*spec.observation.shape]}"):
             function = _function(spec, range(lanes), parts)  # the core's own checks of shapes, signs and lanes
             for batch in BATCHES:
                 _check_shapes(subject, function, _outputs(function, batch), batch)
+
+
+def _check_networks(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     _check_initialisation(subject, spec, parts)
     _check_lanes(subject, spec, parts)
     check_learning(subject, spec, parts)
@@ -142,10 +147,8 @@ def _check_lanes(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
             for (name, expected), found in zip(_outputs(alone, batch).items(), _outputs(function, batch).values()):
                 subject.require(
                     torch.equal(expected[0], found[lane]),
-                    f"gives seed {SEED} other {name} beside {len(company) - 1} other seeds than alone, if only in the "
-                    "last bit",
-                    LANES_APART
-                    + "; and say `exact = True` only of what consists of explore.nn, sums, products and ReLU",
+                    f"gives seed {SEED} other {name} beside seeds {listed(company)} than alone, if only in the last bit",
+                    f"{LANES_APART}; and say `exact = True` only of explore.nn, sums, products and ReLU",
                 )
     function = _function(spec, range(3), parts)
     before = _outputs(function, 5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +70,8 @@ class Subject:
 
     def __init__(self, slot: str, cls: Any, bound: Mapping[str, Any]):
         given = functools.partial(cls, **bound)  # which flattens partials
-        self.slot, self.cls = slot, given.func
+        self.slot = slot
+        self.cls: Any = given.func
         self.name = getattr(self.cls, "__name__", repr(cls))
         self.build = given
         try:
@@ -85,15 +86,15 @@ class Subject:
         taken = [name for name in arguments if name in SUPPLIED]
         self.require(
             tuple(taken) == supplied == tuple(arguments[: len(supplied)]),
-            f"takes {_listed(taken)} from the core, which supplies {_listed(supplied)} to a component of this slot",
-            f"its constructor must take {_listed(supplied)} before its own parameters" if supplied else "drop them",
+            f"takes {listed(taken)} from the core, which supplies {listed(supplied)} to a component of this slot",
+            f"its constructor must take {listed(supplied)} before its own parameters" if supplied else "drop them",
         )
         for name in bound:
-            self.require(name in known, f"has no parameter {name!r}", f"it has {_listed(list(known))}")
+            self.require(name in known, f"has no parameter {name!r}", f"it has {listed(list(known))}")
         missing = [name for name, one in known.items() if one.required and name not in bound]
         example = ", ".join(f"{name}=..." for name in missing)
         self.require(
-            not missing, f"needs a value for {_listed(missing)}", f"call check_{self.slot}({self.name}, {example})"
+            not missing, f"needs a value for {listed(missing)}", f"call check_{self.slot}({self.name}, {example})"
         )
 
     def require(self, ok: bool, wrong: str, remedy: str) -> None:
@@ -120,6 +121,7 @@ class Subject:
 @contextmanager
 def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
     """A component to be tried with one thread, as a run has, and with its hands off everybody's generators."""
+    toy.components()  # importing them all may draw from somebody's generator
     threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
     torch.set_num_threads(1)
     subject = Subject(slot, cls, bound)
@@ -133,7 +135,7 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
         # Also if something else went wrong: random numbers of everybody are most likely why.
         subject.require(
             not used or slot == "launcher",  # which is no part of a run
-            f"draws from the global generator of {_listed(used)}, which ties seeds together",
+            f"draws from the global generator of {listed(used)}, which ties seeds together",
             "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
             "and those of initial weights from explore.nn",
         )
@@ -161,5 +163,5 @@ def _bits(leaf: Any) -> Any:
     return type(leaf), repr(leaf)  # which tells -0.0 from 0.0, and NaN from nothing
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "nothing"
+def listed(names: Iterable[Any]) -> str:
+    return ", ".join(map(str, names)) or "nothing"

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from explore import files
-from explore.discovery import Registry
+from explore.discovery import Component, Registry
 from explore.errors import Interrupted
 from explore.experiment import Experiment
 from explore.interfaces import Launcher, Observer, Task
 from explore.record import Run
 from explore.recorder import Recorder
 from explore.testing import toy
-from explore.testing.promises import STANDARD, Options, Subject, tried
+from explore.testing.promises import STANDARD, Options, Subject, listed, tried
 
 EPISODES, CUT = 4, 2
 LONG = 20_000  # episodes of a run that takes some seconds
-PATIENCE = 60  # seconds for a process to begin
+PATIENCE = 8  # seconds for a process to begin
 GRACE = 2  # seconds: launchers ask about once a second whether they are to stop
 PROVENANCE = {"command": "check_observer", "versions": {}, "plugins": []}
 
@@ -40,17 +40,21 @@ def check_observer(cls: type[Observer], options: Options = STANDARD, /, **parame
     It watches a run that is interrupted, and, newly built, how it goes on to its end.
     """
     with tried("observer", cls, parameters) as subject, tempfile.TemporaryDirectory() as folder:
-        unwatched, _ = _run(Path(folder, "unwatched"), [])
+        registry = Registry()  # of nothing but what is tried, to be blamed if it fails
+        registry.components[subject.name] = Component(
+            "observer", subject.name, subject.cls, subject.cls.__module__, "explore.testing"
+        )
+        unwatched, _ = _run(Path(folder, "unwatched"), registry, [])
         with subject.trying("when it watches a run"):
-            whole, _ = _run(Path(folder, "whole"), [subject.build])
-            parts, status = _run(Path(folder, "parts"), [subject.build, _Stop])
+            whole, _ = _run(Path(folder, "whole"), registry, [subject.build])
+            parts, status = _run(Path(folder, "parts"), registry, [subject.build, _Stop])
         subject.require(
             status == "interrupted",
             f"lets a run that is interrupted end as {status!r}",
             "let KeyboardInterrupt pass",
         )
         with subject.trying("when it watches how a run goes on"):
-            parts, _ = _go_on(Path(folder, "parts"), [subject.build])
+            parts, _ = _go_on(Path(folder, "parts"), registry, [subject.build])
         for rows, what in ((whole, "a run"), (parts, "a run that goes on")):
             subject.require(
                 rows == unwatched,
@@ -64,7 +68,7 @@ def _experiment(observers: Sequence[Any]) -> Experiment:
     return Experiment(toy.Walk, agent, EPISODES, (0, 1), checkpoint_every=CUT, observers=observers)
 
 
-def _run(folder: Path, observers: Sequence[Any]) -> tuple[list[str], str]:
+def _run(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[list[str], str]:
     """The rows of a run, and how it ended."""
     experiment = _experiment(observers)
     experiment.check_savable()
@@ -73,11 +77,11 @@ def _run(folder: Path, observers: Sequence[Any]) -> tuple[list[str], str]:
         columns=experiment.columns, seeds=experiment.seeds, episodes=EPISODES, provenance=PROVENANCE, quiet=True,
     )  # fmt: skip
     with closing(run), suppress(Interrupted):
-        Recorder(experiment, run, Registry(), resuming="").run_to_the_end()
+        Recorder(experiment, run, registry, resuming="").run_to_the_end()
     return _rows(folder), run.status
 
 
-def _go_on(folder: Path, observers: Sequence[Any]) -> tuple[list[str], str]:
+def _go_on(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[list[str], str]:
     """The same of a run that goes on."""
     experiment = _experiment(observers)
     with closing(Run.take_up(folder, quiet=True)) as run:
@@ -85,7 +89,7 @@ def _go_on(folder: Path, observers: Sequence[Any]) -> tuple[list[str], str]:
         state = run.checkpoints.read(after)
         experiment.load_state_dict(state)
         run.go_on(after, state["rows"], config=run.config, episodes=EPISODES, provenance=PROVENANCE)
-        Recorder(experiment, run, Registry(), resuming="").run_to_the_end()
+        Recorder(experiment, run, registry, resuming="").run_to_the_end()
     return _rows(folder), run.status
 
 
@@ -105,9 +109,9 @@ def check_launcher(cls: type[Launcher], options: Options = STANDARD, /, **parame
             _check_close(subject, launcher, folder)
 
 
-def _task(folder: Path, name: str, *words: str, episodes: int = LONG) -> Task:
+def _task(folder: Path, name: str, *words: str, episodes: int | None = None) -> Task:
     place = folder / name
-    bindings = [f"experiment.episodes = {episodes}", "experiment.seeds = (0,)", "environment.DeepSea.size = 3"]
+    bindings = [f"experiment.episodes = {episodes or LONG}", "experiment.seeds = (0,)", "environment.DeepSea.size = 3"]
     options = [word for binding in bindings for word in ("-b", binding)]
     return Task(name, ("run", "dqn_deep_sea", *options, *words, "--quiet", "--out", str(place)), place)
 
@@ -167,12 +171,12 @@ def _check_close(subject: Subject, launcher: Launcher, folder: Path) -> None:
 def _check_nothing_runs(subject: Subject, tasks: Sequence[Task], when: str) -> None:
     running = [task.name for task in tasks if task.folder.exists() and files.is_locked(task.folder)]
     subject.require(
-        not running, f"leaves {', '.join(running)} running {when}", "end what runs, and wait for it, in a `finally`"
+        not running, f"leaves {listed(running)} running {when}", "end what runs, and wait for it, in a `finally`"
     )
 
 
 def _wait(task: Task) -> None:
-    """Until the run of a task has begun."""
+    """Until the run of a task has begun, which that of a launcher that runs it itself does not meanwhile."""
     end = time.monotonic() + PATIENCE
     while not files.is_locked(task.folder) and time.monotonic() < end:
         time.sleep(0.05)

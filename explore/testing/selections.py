@@ -15,7 +15,7 @@ from explore.parts import made_up_observations
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, listed, tried
 
 PROGRESS = (0.0, 0.5, 1.0)
 WAITING = "draw with explore.streams.uniform, normal or integers, which leave lanes out whose generator is None"
@@ -49,7 +49,7 @@ def _check_choices(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         together, lane = _choices(subject, spec, company, parts), company.index(SEED)
         subject.require(
             all(torch.equal(one[0], other[lane]) for one, other in zip(alone, together)),
-            f"picks other actions for seed {SEED} beside {len(company) - 1} other seeds than alone",
+            f"picks other actions for seed {SEED} beside seeds {listed(company)} than alone",
             f"{LANES_APART}, and {WAITING}",
         )
         awake = [seed if seed == SEED else None for seed in company]
