@@ -1,11 +1,9 @@
 """The conformance kit: every built-in component passes it, and every promise that is broken is told."""
 
 import contextlib
-import importlib.util
 import io
 import math
 import random
-import tempfile
 from functools import partial
 
 import dm_env
@@ -78,20 +76,10 @@ def test_there_is_a_check_for_every_slot():
     }
 
 
-@pytest.fixture
-def ray_folder(monkeypatch):
-    """A folder for Ray's own files, with a short name as there are sockets in it."""
-    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as name:
-        monkeypatch.setenv("RAY_TMPDIR", name)
-        yield
-
-
-@pytest.mark.usefixtures("ray_folder")
-@pytest.mark.parametrize("name", BUILT_INS)
+@pytest.mark.parametrize("name", [name for name in BUILT_INS if name != "launcher.Ray"])  # see test_launchers.py
 def test_a_built_in_component_keeps_every_promise(name):
-    package = {"launcher.Ray": "ray", "observer.TensorBoard": "tensorboard"}.get(name)
-    if package and importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
+    if name == "observer.TensorBoard":
+        pytest.importorskip("tensorboard")
     component = BUILT_INS[name]
     getattr(explore.testing, f"check_{component.slot}")(component.cls, **NEEDED.get(name, {}))
 
@@ -241,7 +229,7 @@ class Demanding(Net):
 BROKEN_VALUES = [
     (OneTooMany, r"OneTooMany gives values of shape \[2, 32, 4\], expected \[lanes, batch, actions\]"),
     (MixesLanes, "MixesLanes mixes lanes: a change in the first seed's network changes another seed's values"),
-    (SharesObservations, "SharesObservations gives seed 3 other values .* if only in the last bit: let no mean, norm"),
+    (SharesObservations, "SharesObservations gives seed 3 other values .* or other last bits: let no mean, norm"),
     (FalselyExact, "FalselyExact gives seed 3 other .* say `exact = True` only of explore.nn, sums, products and ReLU"),
     (DrawsGlobally, "DrawsGlobally draws from the global generator of torch, .*: take random numbers from what the"),
     (

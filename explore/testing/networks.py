@@ -147,7 +147,7 @@ def _check_lanes(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
             for (name, expected), found in zip(_outputs(alone, batch).items(), _outputs(function, batch).values()):
                 subject.require(
                     torch.equal(expected[0], found[lane]),
-                    f"gives seed {SEED} other {name} beside seeds {listed(company)} than alone, if only in the last bit",
+                    f"gives seed {SEED} other {name} beside seeds {listed(company)} than alone, or other last bits",
                     f"{LANES_APART}; and say `exact = True` only of explore.nn, sums, products and ReLU",
                 )
     function = _function(spec, range(3), parts)

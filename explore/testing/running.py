@@ -13,14 +13,14 @@ from explore import files
 from explore.discovery import Component, Registry
 from explore.errors import Interrupted
 from explore.experiment import Experiment
-from explore.interfaces import Launcher, Observer, Task
+from explore.interfaces import Launcher, News, Observer, Task
 from explore.record import Run
 from explore.recorder import Recorder
 from explore.testing import toy
 from explore.testing.promises import STANDARD, Options, Subject, listed, tried
 
 EPISODES, CUT = 4, 2
-LONG = 20_000  # episodes of a run that takes some seconds
+LONG = 3_000  # episodes of a run that takes some seconds
 PATIENCE = 8  # seconds for a process to begin
 GRACE = 2  # seconds: launchers ask about once a second whether they are to stop
 PROVENANCE = {"command": "check_observer", "versions": {}, "plugins": []}
@@ -104,8 +104,7 @@ def check_launcher(cls: type[Launcher], options: Options = STANDARD, /, **parame
         folder = Path(name)
         with subject.trying("when it launches tasks"):
             launcher = subject.build()
-            _check_codes(subject, launcher, folder)
-            _check_stop(subject, launcher, folder)
+            _check_tasks(subject, launcher, folder)
             _check_close(subject, launcher, folder)
 
 
@@ -116,47 +115,50 @@ def _task(folder: Path, name: str, *words: str, episodes: int | None = None) -> 
     return Task(name, ("run", "dqn_deep_sea", *options, *words, "--quiet", "--out", str(place)), place)
 
 
-def _check_codes(subject: Subject, launcher: Launcher, folder: Path) -> None:
-    good, wrong = _task(folder, "good", episodes=2), _task(folder, "wrong", "-b", "environment.DeepSea.siez = 4")
-    told = list(launcher.launch([good, wrong], lambda: False))
-    for task, code in ((good, 0), (wrong, 2)):
-        news = [one.code for one in told if one.task == task]
-        subject.require(
-            news[-1:] == [code] and None not in news[1:] and len(news) <= 2,
-            f"tells {news} of a task that ends with exit code {code}",
-            f"yield News(task) when it begins and News(task, {code}, text) when it has ended",
-        )
-    text = next(one.text for one in told if one.task == wrong and one.code is not None)
-    subject.require(
-        "siez" in text, "does not tell what a task wrote to stderr", "yield it as the text of News(task, code, text)"
-    )
-    done = (good.folder / "run.json").exists() and Run.open(good.folder).status == "done"
-    subject.require(done, "has not run a task to its end", "start explore with task.words")
-
-
-def _check_stop(subject: Subject, launcher: Launcher, folder: Path) -> None:
-    tasks = [_task(folder, f"long{number}") for number in range(12)]
-    begun: list[Task] = []
+def _check_tasks(subject: Subject, launcher: Launcher, folder: Path) -> None:
+    """A task that is wrong, a short one, and long ones, which begin until it is asked to stop."""
+    wrong = _task(folder, "wrong", "-b", "environment.DeepSea.siez = 4")
+    short, long = _task(folder, "short", episodes=2), [_task(folder, f"long{number}") for number in range(12)]
+    told: dict[str, list[News]] = {task.name: [] for task in (wrong, short, *long)}
     asked: list[float] = []  # when
-    for news in launcher.launch(tasks, lambda: bool(asked)):
+    for news in launcher.launch([wrong, short, *long], lambda: bool(asked)):
+        told[news.task.name].append(news)
         if news.code is None:
             subject.require(
                 not asked or time.monotonic() < asked[0] + GRACE,
                 "begins tasks after it was asked to stop",
                 "ask asked_to_stop() before each of them",
             )
-            begun.append(news.task)
-            _wait(news.task)
+        at_work = [task for task in long if told[task.name] and told[task.name][0].code is None]
+        ended = all(told[task.name] and told[task.name][-1].code is not None for task in (wrong, short))
+        if at_work and ended and not asked:
+            _wait(at_work[0])
             asked.append(time.monotonic())
-    subject.require(bool(begun), "does not tell that a task has begun", "yield News(task) when it begins")
-    for task in begun:
-        status = Run.open(task.folder).status if (task.folder / "run.json").exists() else "interrupted"
+    subject.require(bool(asked), "does not tell that a task has begun", "yield News(task) when it begins")
+    for task, code in ((wrong, 2), (short, 0)):
+        codes = [news.code for news in told[task.name]]
         subject.require(
-            status in ("interrupted", "done"),
-            f"leaves a run {status} when it is asked to stop",
+            codes in ([code], [None, code]),
+            f"tells {codes} of a task that ends with exit code {code}",
+            f"yield News(task) when it begins and News(task, {code}, text) when it has ended",
+        )
+    subject.require(
+        "siez" in told["wrong"][-1].text,
+        "does not tell what a task wrote to stderr",
+        "yield it as the text of News(task, code, text)",
+    )
+    subject.require(_status(short) == "done", "has not run a task to its end", "start explore with task.words")
+    for task in long:
+        subject.require(
+            _status(task) in ("not begun", "interrupted", "done"),
+            f"leaves a run {_status(task)} when it is asked to stop",
             "send SIGTERM or SIGINT once, and wait for the task to write its checkpoint and end",
         )
-    _check_nothing_runs(subject, tasks, "after it was asked to stop")
+    _check_nothing_runs(subject, long, "after it was asked to stop")
+
+
+def _status(task: Task) -> str:
+    return Run.open(task.folder).status if (task.folder / "run.json").exists() else "not begun"
 
 
 def _check_close(subject: Subject, launcher: Launcher, folder: Path) -> None:
