@@ -24,14 +24,14 @@ from explore.learner import Minibatch, added
 class CompiledUpdate:
     """Steps on minibatches for the lanes chosen with `adam.choose`; returns the losses, added up."""
 
-    def __init__(self, function: IndexedValue, objective: Objective, adam: Adam):
+    def __init__(self, function: IndexedValue, objective: Objective, adam: Adam, backend: str = "inductor"):
         self.function, self.objective, self.adam = function, objective, adam
         # Of one call: several save ways into the compiled function. Gradients of look-ups are too large for that.
         one_hot = isinstance(function.spec.observation, dm_env.specs.DiscreteArray)
         self.minibatches = 1 if one_hot else 5
         # Made here, as torch.compile takes no module that is made in what it compiles.
         self._networks = [_Methods(stack.trained) for stack in function.stacks]
-        self._compiled = torch.compile(self._steps, fullgraph=True, dynamic=False)
+        self._compiled = torch.compile(self._steps, fullgraph=True, dynamic=False, backend=backend)
 
     @torch.no_grad()
     def __call__(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
@@ -62,8 +62,7 @@ class CompiledUpdate:
 
         def total(trainable: list[dict[str, Tensor]]) -> tuple[Tensor, dict[str, Tensor]]:
             networks = [
-                _WithParameters(network, all_of | one)
-                for network, all_of, one in zip(self._networks, views, trainable)
+                _WithParameters(network, all_of | one) for network, all_of, one in zip(self._networks, views, trainable)
             ]
             features = self.function.trained_features(obs, prior, action, networks)
             losses = self.objective.loss(self.function, features, prepared)

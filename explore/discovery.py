@@ -141,9 +141,9 @@ class Registry:
         if not implemented:
             raise UserError("it defines no hook: mark a function such as explore_environments with @hookimpl")
         components: dict[str, Component] = {}
-        for slot, (hook, base) in SLOTS.items():
+        for slot, (hook, _) in SLOTS.items():
             for cls in _classes(implemented[hook], hook) if hook in implemented else ():
-                _check(cls, slot, base)
+                check_class(cls, slot)
                 new = Component(slot, cls.__name__, cls, candidate.name, candidate.source)
                 owner = (self.components | components).get(new.selector)
                 if owner:
@@ -259,10 +259,11 @@ def _classes(function: Callable[[], Any], hook: str) -> list[Any]:
     return list(classes)
 
 
-def _check(cls: Any, slot: str, base: type) -> None:
+def check_class(cls: Any, slot: str) -> None:
     """Raises `UserError` if a class cannot be a component of a slot."""
+    hook, base = SLOTS[slot]
     if not inspect.isclass(cls):
-        raise UserError(f"{SLOTS[slot][0]} must return classes, not {cls!r}")
+        raise UserError(f"{hook} must return classes, not {cls!r}")
     name = f"{slot}.{cls.__name__}"
     if not issubclass(cls, base):
         home = "dm_env" if base is dm_env.Environment else "explore.interfaces"

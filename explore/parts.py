@@ -134,7 +134,10 @@ def _check(
     if not torch.equal(found, _output(function, name, obs)):
         raise ValueError(f"{name} gives other values for the same observations each time; it must not be random")
     if not _lanes_are_apart(network, name, function, obs, found):
-        raise ValueError(f"{name} mixes lanes: a change in the first seed's network changes another seed's values")
+        raise ValueError(
+            f"{name} mixes lanes: a change in the first seed's network changes another seed's values; let no "
+            "mean, norm, sort or sum run over the first axis"
+        )
     return found
 
 

@@ -36,7 +36,7 @@ def rehearse(learner: Learner, selections: Sequence[Selection], replay: Replay) 
     for selection in selections:
         beliefs = Beliefs(function, features, function.draw(generators, 1, 1), generators, 0.0)
         _tried(type(selection).__name__, chosen, selection, beliefs, 1)
-    batch = _made_up_batch(obs, generators, replay, function.spec.num_actions)
+    batch = made_up_batch(obs, generators, replay, function.spec.num_actions)
     found = _tried(type(learner.objective).__name__, learner.losses_of, batch, generators)
     name, expected = type(learner.objective).__name__, list(learner.objective.losses)
     if list(found) != expected:
@@ -58,7 +58,8 @@ def _tried(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise ValueError(f"{name} fails on made-up transitions: {reason}") from error
 
 
-def _made_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions: int) -> Batch:
+def made_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions: int) -> Batch:
+    """Transitions between observations `[lanes, batch, ...]`, of the shape that this replay gives."""
     rows = obs.shape[1]
     return Batch(
         obs=obs,
@@ -103,7 +104,7 @@ def _play_twice(build: Callable[[], dm_env.Environment], name: str, generators: 
     moves, expected, _ = _played(first, policy, actions, over)
     restore(generators, globally, "the global generators")
     try:
-        same = all(_seen(_moved(second, move)) == seen for move, seen in zip(moves, expected))
+        same = all(seen(_moved(second, move)) == known for move, known in zip(moves, expected))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise Unsavable(f"{name} does not go on after it is put back ({reason}){ADVICE}") from error
@@ -116,26 +117,26 @@ def _played(
 ) -> tuple[list[int | None], list[Any], bool]:
     """Plays to the end of an episode: the moves (None resets), what was seen, and whether it is over."""
     moves: list[int | None] = []
-    seen: list[Any] = []
+    sights: list[Any] = []
     while True:
         moves.append(None if over else int(policy.integers(actions)))
         timestep = _moved(environment, moves[-1])
-        seen.append(_seen(timestep))
+        sights.append(seen(timestep))
         over = timestep.last()
         if (over and len(moves) >= STEPS) or len(moves) >= MOST_STEPS:
-            return moves, seen, over
+            return moves, sights, over
 
 
 def _moved(environment: dm_env.Environment, move: int | None) -> dm_env.TimeStep:
     return environment.reset() if move is None else environment.step(move)
 
 
-def _seen(value: Any) -> Any:
+def seen(value: Any) -> Any:
     """What can be compared bit for bit, and does not change when the environment goes on."""
     if isinstance(value, dict):
-        return {key: _seen(entry) for key, entry in value.items()}
+        return {key: seen(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_seen(entry) for entry in value]
+        return [seen(entry) for entry in value]
     array = np.array(value)
     if array.dtype.hasobject:
         return repr(value)

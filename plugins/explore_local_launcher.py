@@ -47,7 +47,7 @@ class Local(Launcher):
                     waiting.clear()
                     for job in running:
                         job.process.terminate()
-                while waiting and len(running) < self.jobs:
+                while waiting and len(running) < self.jobs and not asked_to_stop():
                     task = waiting.popleft()
                     running.append(_Job.start(task))
                     again = f"killed, begins again ({killed[task.name]} of {RETRIES})" if killed[task.name] else ""

@@ -1,77 +1,23 @@
-"""Agents built from the built-in components as gin would build them, and a toy environment."""
+"""Agents built from the built-in components as gin would build them, and their lives in a toy environment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import dm_env
 import numpy as np
 import torch
-from dm_env import specs
-from explore_ensemble import Ensemble
 from explore_indexed_agent import Indexed
-from explore_mean_net import MLP
-from explore_objectives import SampledTD, WassersteinTD
-from explore_priors import Additive
-from explore_selections import MeanArgmax, SampledArgmax
-from explore_softplus_heads import SoftplusHeads
 
 from explore.interfaces import Judge, Spec
 from explore.loop import Progress, train
 from explore.streams import Streams
+from explore.testing.toy import CELLS, FLOATS, Walk, bsp, pins
 
-FLOATS = Spec(specs.Array((2, 2), np.float32), 3)
-CELLS = Spec(specs.DiscreteArray(9), 3)
+__all__ = ["BSP", "CELLS", "FLOATS", "PINS", "Walk", "build", "live", "spec_of", "weights"]
 
-PINS: dict[str, Any] = {
-    "value": partial(MLP, hidden=(8, 6)),
-    "uncertainty": partial(SoftplusHeads, heads=3, hidden=(7,)),
-    "prior": partial(Additive, scale=2.0, uncertainty_scale=3.0),
-    "objective": WassersteinTD,
-    "acting": SampledArgmax,
-    "target": MeanArgmax,
-    "batch_size": 8,
-    "batches_per_episode": 2,
-    "min_replay": 12,
-}
-BSP: dict[str, Any] = PINS | {
-    "uncertainty": partial(Ensemble, size=3),
-    "objective": SampledTD,
-    "target": SampledArgmax,
-}
-
-
-class Walk(dm_env.Environment):
-    """Random observations and rewards; episodes last 2 to 7 steps, every third is cut, the others terminal."""
-
-    def __init__(self, seed: int, spec: Spec = FLOATS):
-        self.spec, self.random, self.episodes = spec, np.random.RandomState(seed), 0
-
-    def reset(self) -> dm_env.TimeStep:
-        self.episodes += 1
-        self.left = self.random.randint(2, 8)
-        return dm_env.restart(self._observation())
-
-    def step(self, action: int) -> dm_env.TimeStep:
-        self.left -= 1
-        reward = self.random.normal() + action
-        if self.left:
-            return dm_env.transition(reward, self._observation())
-        end = dm_env.truncation if self.episodes % 3 == 0 else dm_env.termination
-        return end(reward, self._observation())
-
-    def _observation(self) -> np.ndarray | np.int32:
-        if isinstance(self.spec.observation, specs.DiscreteArray):
-            return np.int32(self.random.randint(self.spec.observation.num_values))
-        return self.random.normal(size=self.spec.observation.shape).astype(np.float32)
-
-    def observation_spec(self) -> specs.Array:
-        return self.spec.observation
-
-    def action_spec(self) -> specs.DiscreteArray:
-        return specs.DiscreteArray(self.spec.num_actions)
+PINS, BSP = pins(), bsp()
 
 
 def spec_of(environment: dm_env.Environment) -> Spec:

@@ -135,6 +135,16 @@ def test_the_example_of_a_logger_writes_its_file(folder):
     assert (folder / "run" / "records.jsonl").read_text().startswith('{"seed": 0, "episode": 1, "return": ')
 
 
+def test_the_tests_of_a_plugin_pass(folder, monkeypatch):
+    write_files(PLUGINS, folder)
+    monkeypatch.syspath_prepend(folder)
+    [code] = [block for block in blocks(PLUGINS, "python") if block.startswith("from explore.testing import")]
+    tests: dict = {}
+    exec(code, tests)
+    passed = [test() for name, test in tests.items() if name.startswith("test_")]
+    assert passed == [None] * 3
+
+
 def test_an_installed_package_needs_no_option(folder, monkeypatch, capsys):
     write_files(PLUGINS, folder)
     [project] = map(tomllib.loads, blocks(PLUGINS, "toml"))

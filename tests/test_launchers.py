@@ -21,6 +21,7 @@ import explore
 from explore.cli import main
 from explore.interfaces import Launcher, News, Task
 from explore.record import Run
+from explore.testing import check_launcher
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
@@ -181,6 +182,11 @@ def processes(word):
         except OSError:  # it has just ended
             continue
     return found
+
+
+@needs_ray
+def test_ray_keeps_every_promise_of_a_launcher(ray_folder):
+    check_launcher(Ray, jobs=2)
 
 
 @needs_ray

@@ -1,0 +1,167 @@
+"""What the checks of every slot have in common: how a component is built, tried, and told what it breaks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+
+from explore.checkpoint import Damaged
+from explore.discovery import check_class, line_in
+from explore.errors import RunFailed, UserError
+from explore.interfaces import Spec
+from explore.parameters import SUPPLIED, parameters
+from explore.state import Misfit, Tree, Unsavable, captured
+from explore.streams import global_generators
+from explore.testing import toy
+
+GIVEN = {"value": ("spec",), "uncertainty": ("spec",), "environment": ("seed",), "agent": ("spec", "streams", "device")}
+"""Slot -> what the core supplies to a constructor."""
+
+LANES_APART = "let no mean, norm, sort or sum run over the first axis, which is that of the seeds"
+
+
+class Nonconformance(AssertionError):
+    """A component breaks a promise of its slot: what is wrong, and what to do."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a component is tried; the second argument of a check, so that no parameter's name is taken.
+
+    `observations` are those it takes: "integers" (one-hot), "floats", or observation specs. With `compile`
+    the update step is traced as for `agent.Indexed.compile = True` and run without the code that torch would
+    generate, a second or two; "inductor" generates it too, and takes ten times as long. `agent` holds
+    parameters of `agent.Indexed`, by gin's names, for what a component needs beside it. `environments` are
+    for agents: classes, or partials of them, of which at least one must be accepted.
+    """
+
+    observations: Sequence[str | dm_env.specs.Array] = ("integers", "floats")
+    compile: bool | str = True
+    agent: dict[str, Any] = field(default_factory=dict)
+    environments: Sequence[Callable[..., dm_env.Environment]] = ()
+
+    def specs(self) -> list[Spec]:
+        """What a network gets to know of environments with these observations."""
+        known = {"integers": toy.CELLS, "floats": toy.FLOATS}
+        given = [known[one] if isinstance(one, str) else Spec(one, toy.FLOATS.num_actions) for one in self.observations]
+        if not given:
+            raise ValueError("observations must name at least one kind, such as ('integers', 'floats')")
+        return given
+
+    @property
+    def backend(self) -> str:
+        """What torch.compile does with what it has traced."""
+        return self.compile if isinstance(self.compile, str) else "aot_eager"
+
+
+STANDARD = Options()
+
+
+class Subject:
+    """A component that is tried: its name, what builds it as gin would, and how it is told what is wrong."""
+
+    def __init__(self, slot: str, cls: Any, bound: Mapping[str, Any]):
+        given = functools.partial(cls, **bound)  # which flattens partials
+        self.slot = slot
+        self.cls: Any = given.func
+        self.name = getattr(self.cls, "__name__", repr(cls))
+        self.build = given
+        try:
+            check_class(self.cls, slot)
+        except UserError as error:
+            raise Nonconformance(str(error)) from None
+        self._check_constructor(given.keywords)
+
+    def _check_constructor(self, bound: Mapping[str, Any]) -> None:
+        supplied, known = GIVEN.get(self.slot, ()), parameters(self.cls)
+        arguments = list(inspect.signature(self.cls).parameters)
+        taken = [name for name in arguments if name in SUPPLIED]
+        self.require(
+            tuple(taken) == supplied == tuple(arguments[: len(supplied)]),
+            f"takes {listed(taken)} from the core, which supplies {listed(supplied)} to a component of this slot",
+            f"its constructor must take {listed(supplied)} before its own parameters" if supplied else "drop them",
+        )
+        for name in bound:
+            self.require(name in known, f"has no parameter {name!r}", f"it has {listed(list(known))}")
+        missing = [name for name, one in known.items() if one.required and name not in bound]
+        example = ", ".join(f"{name}=..." for name in missing)
+        self.require(
+            not missing, f"needs a value for {listed(missing)}", f"call check_{self.slot}({self.name}, {example})"
+        )
+
+    def require(self, ok: bool, wrong: str, remedy: str) -> None:
+        """Raises `Nonconformance` unless the promise is kept."""
+        if not ok:
+            raise Nonconformance(f"{self.name} {wrong}: {remedy}")
+
+    @contextmanager
+    def trying(self, what: str) -> Iterator[None]:
+        """Whatever goes wrong inside is the component's, and told as such."""
+        try:
+            yield
+        except Nonconformance:
+            raise
+        except (ValueError, UserError, RunFailed, Unsavable, Misfit, Damaged) as error:
+            message = str(error).strip().splitlines()[0]
+            raise Nonconformance(message if self.name in message else f"{self.name}, {what}: {message}") from error
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            where = line_in(error, inspect.getfile(self.cls))
+            raise Nonconformance(f"{self.name} fails {what}{where}: {reason}") from error
+
+
+@contextmanager
+def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
+    """A component to be tried with one thread, as a run has, and with its hands off everybody's generators."""
+    toy.components()  # importing them all may draw from somebody's generator
+    threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
+    torch.set_num_threads(1)
+    subject = Subject(slot, cls, bound)
+    try:
+        with subject.trying("as the core uses it"):
+            yield subject
+    finally:
+        torch.set_num_threads(threads)
+        after = captured(global_generators(), "generators")
+        used = [name for name, state in after.items() if difference(state, before[name])]
+        # Also if something else went wrong: random numbers of everybody are most likely why.
+        subject.require(
+            not used or slot == "launcher",  # which is no part of a run
+            f"draws from the global generator of {listed(used)}, which ties seeds together",
+            "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
+            "and those of initial weights from explore.nn",
+        )
+
+
+def difference(one: Tree, other: Tree, path: str = "") -> str:
+    """The path to where two states first differ, to the bit; "" if they do not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        if one.keys() != other.keys():
+            return path or "their keys"
+        below = [(one[key], other[key], path if key.startswith("$") else f"{path}.{key}".strip(".")) for key in one]
+    elif isinstance(one, list) and isinstance(other, list):
+        if len(one) != len(other):
+            return path or "their lengths"
+        below = [(entry, other[number], f"{path}[{number}]") for number, entry in enumerate(one)]
+    else:
+        return "" if _bits(one) == _bits(other) else path or "their values"
+    return next(filter(None, (difference(*three) for three in below)), "")
+
+
+def _bits(leaf: Any) -> Any:
+    if hasattr(leaf, "__array__"):
+        array = np.asarray(leaf)
+        return array.dtype.str, array.shape, array.tobytes()
+    return type(leaf), repr(leaf)  # which tells -0.0 from 0.0, and NaN from nothing
+
+
+def listed(names: Iterable[Any]) -> str:
+    return ", ".join(map(str, names)) or "nothing"
