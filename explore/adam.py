@@ -62,8 +62,8 @@ class Adam:
             steps += active
         if self.clip is not None:
             # Whole rows: where a row is cut depends on what other lanes have seen, and so would the rounding.
-            gradients = [stack.gradient for stack in self.stacks]
-            for stack, factor in zip(self.stacks, clipping(gradients, self.stacks, self.clip)):
+            squares = [(stack.gradient * stack.gradient).sum(1) for stack in self.stacks]
+            for stack, factor in zip(self.stacks, clipping(squares, self.stacks, self.clip)):
                 stack.gradient.mul_(factor)
         parameters, gradients, means, squares, counts = self._chosen
         torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
@@ -74,8 +74,11 @@ class Adam:
             gradient.zero_()
 
 
-def clipping(gradients: Sequence[Tensor], stacks: Sequence[Stack], norm: float) -> list[Tensor]:
-    """By what to multiply the rows of each stack, `[rows, 1]`, so that no lane's gradient is longer than `norm`."""
-    squares = [(g * g).sum(1).view(stack.lanes, -1).sum(1) for g, stack in zip(gradients, stacks)]
-    factor = (norm / (torch.stack(squares).sum(0).sqrt() + 1e-6)).clamp_max(1.0)  # as torch.nn.utils.clip_grad_norm_
-    return [factor.repeat_interleave(len(g) // stack.lanes).unsqueeze(1) for g, stack in zip(gradients, stacks)]
+def clipping(squares: Sequence[Tensor], stacks: Sequence[Stack], norm: float) -> list[Tensor]:
+    """By what to multiply the gradients of each stack's rows, `[rows, 1]`, so that no lane's is longer than `norm`.
+
+    `squares` are the squared lengths of the rows of each stack.
+    """
+    of_lanes = [rows.view(stack.lanes, -1).sum(1) for rows, stack in zip(squares, stacks)]
+    factor = (norm / (torch.stack(of_lanes).sum(0).sqrt() + 1e-6)).clamp_max(1.0)  # as torch's clip_grad_norm_
+    return [factor.repeat_interleave(len(rows) // stack.lanes).unsqueeze(1) for rows, stack in zip(squares, stacks)]

@@ -76,7 +76,8 @@ class CompiledUpdate:
             zeros = {name: torch.zeros_like(view) for name, view in all_of.items() if name not in stack.trainable}
             rows_of_gradients.append(stack.row_of(zeros | some))
         if self.adam.clip is not None:
-            factors = clipping(rows_of_gradients, stacks, self.adam.clip)
+            lengths = [torch.stack([g.square().flatten(1).sum(1) for g in some.values()]).sum(0) for some in gradients]
+            factors = clipping(lengths, stacks, self.adam.clip)
             rows_of_gradients = [gradient * factor for gradient, factor in zip(rows_of_gradients, factors)]
         for k, (row, gradient, step, on) in enumerate(zip(rows, rows_of_gradients, steps, active)):
             _adam(row, gradient, means[k], squares[k], step[:, None], on[:, None] > 0, self.adam)

@@ -197,12 +197,10 @@ class IndexedValue:
         """Takes over the networks of another function of the same parts."""
         self._table = []
         for stack, buffer in zip(self.stacks, state["stacks"], strict=True):
-            if buffer.shape != stack.buffer.shape:
-                raise ValueError(f"networks have shape {[*buffer.shape]}, expected {[*stack.buffer.shape]}")
-            stack.buffer.copy_(buffer)
+            _copy(stack.buffer, buffer)
         for network, parameters in zip(self._priors_apart(), state["priors"], strict=True):
             for parameter, other in zip(network.parameters(), parameters, strict=True):
-                parameter.copy_(other)
+                _copy(parameter, other)
         for module, one in zip(self._modules(), state["modules"], strict=True):
             restore(module, one, "uncertainty")
 
@@ -258,7 +256,7 @@ class IndexedValue:
         return tuple(index.to(self.device) for index in drawn)
 
     def draw_for_learning(self, generators: Generators, mask: Sequence[Tensor], draws: int) -> Index:
-        """Indices to learn at, `[lanes, batch, draws, size]` for each part."""
+        """Indices to learn at, `[lanes, batch or 1, draws, size]` for each part."""
         drawn = [part.draw_for_learning(generators, m, draws) for part, m in zip(self.parts, mask)]
         return tuple(index if index is None else index.to(self.device) for index in drawn)
 
@@ -278,6 +276,12 @@ class IndexedValue:
             is_scale = isinstance(part, ScaleModule) and not part.signed
             if is_scale and isinstance(tensor, Tensor) and bool((tensor < 0).any()):
                 raise RunFailed(f"{type(part).__name__} gave a negative uncertainty; it must never be below 0")
+
+
+def _copy(mine: Tensor, other: Tensor) -> None:
+    if other.shape != mine.shape:
+        raise ValueError(f"networks have shape {[*other.shape]}, expected {[*mine.shape]}")
+    mine.copy_(other)
 
 
 def _padded(obs: Tensor, multiple: int) -> Tensor:

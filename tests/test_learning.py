@@ -8,7 +8,7 @@ pytestmark = pytest.mark.learning
 
 
 def outcomes(recipe, size, tmp_path, *bindings):
-    """What the judge says of five seeds after 1,500 episodes of Deep-sea."""
+    """What the judge says of five seeds after 1,500 episodes of Deep-sea, or as many as are bound."""
     run = explore.run(
         recipe,
         bindings=[f"environment.DeepSea.size = {size}", "experiment.episodes = 1500", *bindings],
@@ -26,3 +26,8 @@ def test_deep_exploration_finds_and_keeps_the_treasure(recipe, tmp_path):
 
 def test_dithering_does_not_find_the_treasure(tmp_path):
     assert [seed["first_treasure"] for seed in outcomes("dqn_deep_sea", 16, tmp_path)] == [None] * 5
+
+
+def test_hyperagent_solves_a_deeper_sea_in_all_seeds(tmp_path):
+    seeds = outcomes("hyperagent_deep_sea", 14, tmp_path, "experiment.episodes = 400")
+    assert sum(seed["solved_at"] is not None for seed in seeds) >= 4

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import random
+from functools import partial
 
 import dm_env
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 import torch
 from building import BSP, PINS, build, live, weights
 from dm_env import specs
-from explore_objectives import WassersteinTD
+from explore_epinet import Epinet
+from explore_hypermodel import Hypermodel
+from explore_noise import NoisyNet
+from explore_objectives import SampledTD, WassersteinTD
 from explore_priors import NoPrior
-from explore_selections import MeanArgmax
+from explore_selections import MeanArgmax, SampledArgmax
 from explore_softplus_heads import SoftplusHeads
 from test_state import ENVIRONMENTS, Holder
 
@@ -155,7 +159,17 @@ def test_what_is_frozen_is_not_trained(parts, part, compile):
     assert 0 < len(changed) < len(before)
 
 
-@pytest.mark.parametrize("parts", [PINS, BSP], ids=["PINs", "BSP"])
+SAMPLED = PINS | {"objective": partial(SampledTD, indices=2), "target": SampledArgmax}
+COMPILED = {
+    "PINs": PINS,
+    "BSP": BSP,
+    "a hypermodel, clipped": SAMPLED | {"uncertainty": Hypermodel, "gradient_clip": 0.1, "adam_epsilon": 1e-4},
+    "an epinet": SAMPLED | {"uncertainty": Epinet, "double_q": True},
+    "NoisyNet": SAMPLED | {"uncertainty": NoisyNet},
+}
+
+
+@pytest.mark.parametrize("parts", COMPILED.values(), ids=COMPILED)
 def test_the_compiled_step_learns_as_the_eager_one(parts):
     eager, compiled = (build(**(parts | {"compile": compile})) for compile in (False, True))
     live(eager, 8)
