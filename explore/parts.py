@@ -135,8 +135,8 @@ def _check(
         raise ValueError(f"{name} gives other values for the same observations each time; it must not be random")
     if not _lanes_are_apart(network, name, function, obs, found):
         raise ValueError(
-            f"{name} mixes lanes: a change in the first seed's network changes another seed's values; let no mean, norm, "
-            "sort or sum run over the first axis"
+            f"{name} mixes lanes: a change in the first seed's network changes another seed's values; let no "
+            "mean, norm, sort or sum run over the first axis"
         )
     return found
 
