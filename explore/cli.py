@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections import Counter
@@ -149,6 +150,10 @@ def _parser() -> argparse.ArgumentParser:
     components.add_argument("slot", metavar="SLOT", nargs="?", help="only those of this slot")
     describe = command("describe", _describe, "the documentation and the parameters of a component")
     describe.add_argument("name", metavar="SLOT.NAME", help="e.g. uncertainty.SoftplusHeads")
+    new = command("new-plugin", _new_plugin, "write the package of a new plugin: a component that works, and its test")
+    new.add_argument("name", metavar="NAME", help="e.g. cosine-heads")
+    new.add_argument("--slot", metavar="SLOT", default="uncertainty", help="of its component; default: uncertainty")
+    new.add_argument("--out", metavar="DIR", help="a new folder for the package; default: NAME")
     return parser
 
 
@@ -328,6 +333,14 @@ def _describe(arguments: argparse.Namespace) -> None:
             table.add_row(parameter.name, _default(parameter), parameter.annotation, parameter.documentation)
         console.print()
         console.print(table)
+
+
+def _new_plugin(arguments: argparse.Namespace) -> None:
+    from explore.new_plugin import new_plugin
+
+    paths, commands = new_plugin(arguments.name, arguments.slot, arguments.out, arguments.plugins)
+    print(*paths, sep="\n")
+    print("\nNext:", f"cd {shlex.quote(os.path.dirname(paths[0]))}", *commands, sep="\n  ")
 
 
 def _default(parameter: Any) -> str:

@@ -15,7 +15,6 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ def export_bsuite(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
             found.setdefault(id, {})[seed] = rows
     for line in left_out:
         note(f"left out: {line}")
-    return _write(_texts(found), out)
+    return files.write_all(out, _texts(found))
 
 
 def bsuite_id(run: Run) -> str:
@@ -205,24 +204,6 @@ def _check_free(out: Path) -> None:
         raise UserError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
     if taken:
         raise UserError(f"the folder {out} is not empty; choose another with --out")
-
-
-def _write(texts: Mapping[Path, str], out: Path) -> list[Path]:
-    """Writes all files or none."""
-    paths = [out / path for path in texts]
-    with ExitStack() as undo:
-        try:
-            for path, text in zip(paths, texts.values()):
-                for folder in reversed(path.parents):
-                    if not folder.exists():
-                        folder.mkdir()
-                        undo.callback(folder.rmdir)
-                undo.callback(path.unlink, missing_ok=True)
-                files.write(path, text)
-        except OSError as error:
-            raise UserError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
-        undo.pop_all()
-    return paths
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -13,6 +13,8 @@ import os
 import platform
 import stat
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -53,6 +55,27 @@ def place(path: Path, *content: bytes | memoryview | str) -> None:
         part.unlink(missing_ok=True)
         raise
     reached(f"{path.name}: renamed")
+
+
+def write_all(folder: Path, texts: Mapping[Path, str]) -> list[Path]:
+    """Writes files, named by their paths within the folder, which may be new: all of them, or none if one fails.
+
+    Raises `UserError`.
+    """
+    paths = [folder / path for path in texts]
+    with ExitStack() as undo:
+        try:
+            for path, text in zip(paths, texts.values()):
+                for parent in reversed(path.parents):
+                    if not parent.exists():
+                        parent.mkdir()
+                        undo.callback(parent.rmdir)
+                undo.callback(path.unlink, missing_ok=True)
+                write(path, text)
+        except OSError as error:
+            raise UserError(f"cannot write to {folder}: {error.strerror}; choose another folder with --out") from error
+        undo.pop_all()
+    return paths
 
 
 def opened(path: Path, mode: str = "rb") -> BinaryIO:

@@ -230,15 +230,18 @@ class IndexedValue:
         if isinstance(features, Tensor):
             return self.parts[k].values(features, index)  # type: ignore[arg-type]  # None is given to `Members` only
         assert index is not None
+        if features.latest is not None and features.latest[0] is index:  # a selection may have asked the same
+            return features.latest[1]
         rows = features.features.shape[1]
         at = _padded(index.expand(len(features.features), rows, -1, -1), self._row_multiple)
         values = features.values(_padded(features.features, self._row_multiple), at)[:, :rows]
         if features.action is not None:
             values = values.gather(-1, features.action[:, :, None, None].expand(*values.shape[:-1], 1))
-        if features.prior is None:
-            return values
-        frozen = self.twins[k].values(features.prior, index)
-        return self.prior.join(values, frozen.expand_as(values), _role(k))
+        if features.prior is not None:
+            frozen = self.twins[k].values(features.prior, index)
+            values = self.prior.join(values, frozen.expand_as(values), _role(k))
+        features.latest = (index, values)
+        return values
 
     def _variance_of(self, k: int, features: Tensor | Conditional) -> Tensor:
         if isinstance(features, Tensor):
@@ -248,6 +251,11 @@ class IndexedValue:
     def draw(self, generators: Generators, *shape: int) -> tuple[Tensor, ...]:
         """Indices `[lanes, *shape, size]` for each part."""
         return tuple(part.draw(generators, *shape).to(self.device) for part in self.parts)
+
+    def draw_for_targets(self, generators: Generators, batch: int) -> Index:
+        """An index for each transition, whatever it is learned at, `[lanes, batch or 1, 1, size]` for each part."""
+        drawn = [part.draw(generators, 1 if part.shared else batch, 1) for part in self.parts]
+        return tuple(index.to(self.device) for index in drawn)
 
     def draw_for_learning(self, generators: Generators, mask: Sequence[Tensor], draws: int) -> Index:
         """Indices to learn at, `[lanes, batch, draws, size]` for each part."""

@@ -52,25 +52,28 @@ class Learner:
 
     def learn(
         self, batch: Batch, batch_size: int, lanes: Sequence[int], progress: float,
-        selecting: Generators, drawing: Generators,
+        selecting: Generators, drawing: Generators, measures: bool = True,
     ) -> dict[str, Tensor]:  # fmt: skip
         """A learning phase on a batch that holds all its minibatches, for some of the lanes.
 
         `selecting` are the streams of the target's selection, `drawing` those of indices to learn
-        at. Returns each loss and the `uncertainty` (standard deviation of the values at the next
-        observations), averaged over the phase, `[lanes]`.
+        at. Returns each loss and, if it `measures`, the `uncertainty` (standard deviation of the values
+        at the next observations), averaged over the phase, `[lanes]`.
         """
         batch = batch.to(self.function.device)
         prior = _prior_at_action(batch)
         phase = self._phase(batch, progress, selecting, drawing)
         with torch.no_grad():
             prepared = self.objective.prepare(phase)
-            uncertainty = _mean_where(phase.discount > 0, self.function.std(phase.next_features).mean(2))
+            uncertainty = {}
+            if measures:
+                std = self.function.std(phase.next_features).mean(2)
+                uncertainty = {"uncertainty": _mean_where(phase.discount > 0, std)}
         self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
         starts = range(0, batch.obs.shape[1], batch_size)
         everything = (batch.obs, batch.action, prior, prepared)
         losses = self._updates([_cut(everything, slice(start, start + batch_size)) for start in starts])
-        return {**{name: loss / len(starts) for name, loss in losses.items()}, "uncertainty": uncertainty}
+        return {name: loss / len(starts) for name, loss in losses.items()} | uncertainty
 
     def _updates(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
         """A step on each minibatch; returns the losses, added up."""

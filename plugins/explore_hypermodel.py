@@ -39,19 +39,14 @@ class Hypermodel(Holder):
 
     def attach(self, network: ValueNetwork, spec: Spec) -> None:
         super().attach(network, spec)
-        last = self.last.without_bias()
+        last = self.body_and_last()[1].without_bias()
         self.hyper = Linear(last.inputs, spec.num_actions * self.dimension, "glorot_normal").without_bias()
         # Glorot's initialisation of A as a layer from z to the weights, not from h to (action, z).
         fans, own = self.dimension + last.inputs * spec.num_actions, last.inputs + spec.num_actions * self.dimension
         self.hyper.matrix.data.mul_(math.sqrt(own / fans))
 
-    @property
-    def last(self) -> Linear:
-        """The last layer of the value network, c."""
-        return self.layers()[-1]  # type: ignore[return-value]
-
     def forward(self, obs: Tensor) -> Tensor:
-        *body, last = self.layers()
+        body, last = self.body_and_last()
         h = hidden(body, obs)
         varying = self.hyper(h).unflatten(-1, (-1, self.dimension))  # h A, [lanes, batch, actions, d]
         return torch.cat([varying, last(h).unsqueeze(-1)], -1)
@@ -91,7 +86,7 @@ class HypermodelPrior(Hypermodel):
         super().attach(network, spec)
         for lane in self.hyper.matrix.data.unflatten(-1, (-1, self.dimension)):
             lane /= lane.norm(dim=-1, keepdim=True)
-        for lane in self.last.matrix.data:
+        for lane in self.body_and_last()[1].matrix.data:
             lane /= lane.norm()
 
 

@@ -252,10 +252,13 @@ class Indexed(Agent):
         means = self.learner.learn(
             batch, self.batch_size, lanes, self.progress,
             selecting=_awake(streams["target"], only), drawing=_awake(streams["learning index"], only),
+            measures=any(self.latest["uncertainty"][lane] is None for lane in lanes),
         )  # fmt: skip
         for name, tensor in means.items():
             numbers = tensor.tolist()
             for lane in lanes:
+                if name == "uncertainty" and self.latest[name][lane] is not None:
+                    continue  # once an episode, whenever other lanes are measured
                 if not np.isfinite(numbers[lane]):
                     seed = streams.seeds[lane]
                     raise RunFailed(f"{name} of seed {seed} turned {numbers[lane]} in episode {self.episode}")

@@ -123,7 +123,7 @@ class SampledTD(Objective):
         index = function.draw_for_learning(phase.generators, phase.mask, holder.copies * repeats)
         target_index = index
         if self.target_index == "fresh":
-            target_index = function.draw(phase.generators, phase.reward.shape[1], 1)
+            target_index = function.draw_for_targets(phase.generators, phase.reward.shape[1])
         action = phase.select(target_index)
         values = function.values(phase.next_features, target_index)  # [lanes, batch, draws, actions]
         bootstrap = values.gather(-1, action.expand(values.shape[:-1]).unsqueeze(-1)).squeeze(-1)

@@ -1,4 +1,4 @@
-"""The uncertainty network of PINs: softplus heads on a shared trunk."""
+"""The uncertainty network of PINs: softplus heads on a shared trunk, and the same without softplus."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from explore.interfaces import ScaleModule, Spec
 from explore.nn import MLP, softplus
 
 
-class SoftplusHeads(ScaleModule):
-    """Standard deviations m^u(s, a) >= 0 with U heads that share all but the last layer.
+class LinearHeads(ScaleModule):
+    """Scales m^u(s, a) with U heads that share all but the last layer, and may be negative.
 
-    Paper: section "Network Design"; the index is z ~ N(0, 1) and a head u ~ Unif{1..U}.
+    The index is z ~ N(0, 1) and a head u ~ Unif{1..U}. As z is symmetric, -m means the same as m.
 
     Args:
       heads: number of heads U.
@@ -23,6 +23,7 @@ class SoftplusHeads(ScaleModule):
     """
 
     exact = True
+    signed = True
 
     def __init__(
         self,
@@ -36,9 +37,41 @@ class SoftplusHeads(ScaleModule):
         self.net = MLP(spec.observation, hidden, spec.num_actions * heads, init)
 
     def forward(self, obs: Tensor) -> Tensor:
-        return softplus(self.net(obs)).unflatten(-1, (-1, self.heads))
+        return self.net(obs).unflatten(-1, (-1, self.heads))
+
+
+class SoftplusHeads(LinearHeads):
+    """Standard deviations m^u(s, a) >= 0 with U heads that share all but the last layer.
+
+    Paper: section "Network Design"; the index is z ~ N(0, 1) and a head u ~ Unif{1..U}.
+
+    Args:
+      prior_inside: False: softplus(m) + β2 softplus(m̄), the paper's form, which never falls below its
+        prior; True: softplus(m + β2 m̄).
+    """
+
+    signed = False
+
+    def __init__(
+        self,
+        spec: Spec,
+        heads: int = 10,
+        hidden: Sequence[int] = (50, 50, 50),
+        init: str = "torch",
+        train_heads: str = "one",
+        prior_inside: bool = False,
+    ):
+        super().__init__(spec, heads, hidden, init, train_heads)
+        self.prior_inside = prior_inside
+
+    def forward(self, obs: Tensor) -> Tensor:
+        raw = super().forward(obs)
+        return raw if self.prior_inside else softplus(raw)
+
+    def finish(self, features: Tensor) -> Tensor:
+        return softplus(features) if self.prior_inside else features
 
 
 @hookimpl
 def explore_uncertainty_modules() -> list[type]:
-    return [SoftplusHeads]
+    return [SoftplusHeads, LinearHeads]

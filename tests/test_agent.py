@@ -12,11 +12,13 @@ import torch
 from building import BSP, CELLS, PINS, Walk, build, live, weights
 from dm_env import specs
 from explore_ensemble import Ensemble
+from explore_objectives import SampledTD
 from explore_selections import SampledArgmax
 from explore_softplus_heads import SoftplusHeads
 
 from explore.errors import RunFailed
 from explore.interfaces import Spec
+from explore.streams import stream
 
 AGENTS = pytest.mark.parametrize("parts", [PINS, BSP], ids=["PINs", "BSP"])
 SEEDS = (0, 3)  # of these walks, the first fills the replay earlier
@@ -183,9 +185,54 @@ def test_a_new_agent_with_the_state_of_another_decides_as_it_does(parts):
     np.testing.assert_array_equal(other.uncertainty(np.arange(9)), agent.uncertainty(np.arange(9)))
 
 
+class Endless(Walk):
+    def reset(self):
+        timestep, self.left = super().reset(), 400
+        return timestep
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.2, 1.0])
+def test_within_an_episode_the_index_is_drawn_anew_by_chance(probability):
+    """At its first step it has just been drawn."""
+    agent = build(SEEDS, redraw_probability=probability, min_replay=10**6)
+    seen = {lane: [] for lane in range(2)}
+    act = agent.act
+
+    def watched(observations, active):
+        actions = act(observations, active)
+        for lane in range(2):
+            seen[lane].append(agent.index[1][lane].tolist())
+        return actions
+
+    agent.act = watched
+    live(agent, 1, Endless)
+    for lane, seed in enumerate(SEEDS):
+        changes = [one != other for one, other in zip(seen[lane], seen[lane][1:])]
+        chances = stream(seed, "redraw").random(399) < probability
+        assert changes == chances.tolist()
+    if probability == 0.2:
+        assert seen[0] != seen[1] and 40 < sum(changes) < 120
+
+
+def test_a_lane_that_waits_draws_no_index():
+    agent = build(SEEDS, redraw_probability=1.0)
+    agent.begin_episode(np.zeros((2, 2, 2), np.float32), 0.0)
+    agent.act(np.zeros((2, 2, 2), np.float32), [True, True])
+    before = agent.index[1].clone()
+    agent.act(np.zeros((2, 2, 2), np.float32), [False, True])
+    assert torch.equal(agent.index[1][0], before[0]) and not torch.equal(agent.index[1][1], before[1])
+
+
 @pytest.mark.parametrize(
     "parts, message",
     [
+        ({"adam_epsilon": 0.0}, "adam_epsilon must be above 0, got 0.0"),
+        ({"gradient_clip": 0.0}, "gradient_clip must be None or above 0, got 0.0"),
+        ({"redraw_probability": 1.5}, "redraw_probability must be between 0 and 1, got 1.5"),
+        (
+            {"objective": partial(SampledTD, target_index="other")},
+            "target_index must be 'same' or 'fresh'",
+        ),
         ({"discount": 1.5}, "discount must be between 0 and 1, got 1.5"),
         ({"learning_rate": 0}, "learning_rate must be above 0, got 0"),
         ({"mask_probability": 2}, "mask_probability must be between 0 and 1, got 2"),

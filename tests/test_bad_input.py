@@ -172,6 +172,7 @@ CHOICES = {
     "selection.EpsilonGreedy": ["agent.Indexed.acting = @selection.EpsilonGreedy"],
     "selection.OptimisticArgmax": ["agent.Indexed.target = @selection.OptimisticArgmax"],
     "selection.Boltzmann": ["agent.Indexed.acting = @selection.Boltzmann"],
+    "selection.InformationDirected": ["agent.Indexed.acting = @selection.InformationDirected"],
     "schedule.Linear": [
         "objective.WassersteinTD.sigma = @schedule.Linear",
         "schedule.Linear.start = 2.0",
@@ -235,6 +236,8 @@ VALUES = {
     "selection.OptimisticArgmax.draws = 0": POSITIVE,
     "selection.OptimisticArgmax.quantile = 2": SHARE,
     "selection.Boltzmann.temperature = 0": "at least 1e-08",
+    "selection.InformationDirected.draws = 0": POSITIVE,
+    "selection.InformationDirected.information = 'entropy'": "'optimal_action' or 'value'",
     "schedule.Linear.until = 0": "above 0 and at most 1",
     "environment.DeepSea.size = -5": "at least 2",
     "environment.DeepSea.size = 5.0": WHOLE,

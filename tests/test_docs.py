@@ -98,6 +98,12 @@ def test_a_command_does_what_its_page_says(folder, capfd, page, command, printed
         assert [name for name in columns if f"| `{name}` |" not in GIN.read_text()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_new_plugins_are_made_as_a_page_says(folder, page):
+    for command in re.findall("^explore new-plugin .*", "\n".join(blocks(page)), re.MULTILINE):
+        assert main(shlex.split(command)[1:]) == 0
+
+
 def test_the_commands_of_the_page_on_resuming_work_one_after_another(folder, capfd):
     (first, _), *rest = commands(RESUME)
     tiny = [word for binding in TINY for word in ("-b", binding)]
@@ -181,10 +187,13 @@ USES = {
 def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):
     slot, hook = next((slot, hook) for slot, (hook, slot_base) in SLOTS.items() if issubclass(base, slot_base))
     name = re.match(r"class (\w+)", example)[1]
-    imports = "import explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus"
+    imports = "import torch\nimport explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus\n"
+    imports += "from explore.streams import normal"
     returned = f"@explore.hookimpl\ndef {hook}():\n    return [{name}]"
     (folder / "example.py").write_text(f"{imports}\n\n{example}\n\n{returned}\n")
     bindings = [USES[hook].format(f"@{slot}.{name}"), *TINY]
+    if base is interfaces.Holder:  # whose example has no scales
+        bindings.append("agent.Indexed.objective = @objective.SampledTD")
     run = explore.run("pins_deep_sea", bindings=bindings, plugins=["example.py"], out="run", quiet=True)
     assert f"@{slot}.{name}" in run.config
 

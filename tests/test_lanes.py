@@ -11,7 +11,11 @@ from explore_bsuite import Bsuite
 from explore_cartpole_swingup import CartpoleSwingup
 from explore_deep_sea import DeepSea
 from explore_ensemble import Ensemble
+from explore_epinet import Epinet
+from explore_hypermodel import Hypermodel
+from explore_information_directed import InformationDirected
 from explore_mean_net import MLP
+from explore_noise import McDropout, NoisyNet
 from explore_objectives import SampledTD
 from explore_selections import Boltzmann, EpsilonGreedy, OptimisticArgmax, SampledArgmax
 from explore_softplus_heads import SoftplusHeads
@@ -46,6 +50,13 @@ class TanhValue(ValueNetwork):
         return self.second(torch.tanh(self.first(obs.flatten(2))))
 
 
+class LayeredTanh(TanhValue):
+    """Which shows its layers to those who look inside."""
+
+    def as_layers(self):
+        return [self.first, self.second]
+
+
 class PlainHeads(ScaleModule):
     """With torch's softplus, which rounds the last numbers of a tensor differently."""
 
@@ -72,9 +83,22 @@ class LiftedValue(ValueNetwork):
 
 
 DITHERING = {"acting": partial(EpsilonGreedy, epsilon=0.3, greedy=SampledArgmax)}
-NOISY = {"objective": partial(SampledTD, noise=0.5)}
+REWARD_NOISE = {"objective": partial(SampledTD, noise=0.5)}
+DIRECTED = {"acting": InformationDirected}
 BOTH = {"uncertainty": [PINS["uncertainty"], partial(Ensemble, size=2)], "objective": SampledTD}
 ODD = {"batch_size": 37}
+ONLINE = {"learn_every": 1, "target_period": 4, "double_q": True, "redraw_probability": 0.2}
+HYPER = {
+    "uncertainty": partial(Hypermodel, dimension=3),
+    "objective": partial(SampledTD, indices=5, target_index="fresh", noise=0.1),
+    "target": SampledArgmax,
+    "gradient_clip": 0.05,
+    "adam_epsilon": 1e-4,
+}
+EPINET = {"uncertainty": partial(Epinet, hidden=(18, 10)), "objective": partial(SampledTD, indices=3)}
+NOISY = {"uncertainty": NoisyNet, "objective": partial(SampledTD, target_index="fresh"), "redraw_probability": 1.0}
+DROPOUT = {"uncertainty": partial(McDropout, rate=0.3), "objective": SampledTD, "target": SampledArgmax}
+INSIDE = {"uncertainty": partial(SoftplusHeads, heads=3, hidden=(21,), prior_inside=True)}
 
 CASES = {
     "PINs on Deep-sea": (DEEP_PINS, DEEP_SEA),
@@ -85,14 +109,30 @@ CASES = {
     "BSP on swing-up": (SWING_BSP, SWINGUP),
     "PINs on swing-up, learning within episodes": (SWING_PINS | {"learn_every": 3}, SWINGUP),
     "odd batches": (SWING_PINS | ODD, SWINGUP),
-    "odd batches of an ensemble with reward noise": (SWING_BSP | ODD | NOISY, SWINGUP),
+    "odd batches of an ensemble with reward noise": (SWING_BSP | ODD | REWARD_NOISE, SWINGUP),
     "epsilon-greedy Thompson sampling": (SWING_PINS | DITHERING, SWINGUP),
     "Boltzmann acting, optimistic target": (SWING_PINS | {"acting": Boltzmann, "target": OptimisticArgmax}, SWINGUP),
+    "information-directed acting": (SWING_PINS | DIRECTED, SWINGUP),
+    "information-directed acting and target of an ensemble": (
+        DEEP_BSP | DIRECTED | {"target": partial(InformationDirected, draws=17, information="value")},
+        DEEP_SEA,
+    ),
     "heads on an ensemble": (SWING_PINS | BOTH, SWINGUP),
     "heads with torch's own functions": (SWING_PINS | ODD | {"uncertainty": PlainHeads}, SWINGUP),
     "an ensemble with torch's own functions": (SWING_BSP | ODD | {"value": TanhValue}, SWINGUP),
     "one feature and eleven actions": (SWING_PINS | {"min_replay": 4}, partial(Bsuite, id="bandit_noise/3")),
     "two features and five actions": (SWING_PINS, partial(Bsuite, id="discounting_chain/0")),
+    "a hypermodel on Deep-sea, learning at every step": (DEEP_PINS | HYPER | ONLINE, DEEP_SEA),
+    "a hypermodel on swing-up": (SWING_PINS | ODD | HYPER, SWINGUP),
+    "a hypermodel under Wasserstein TD": (SWING_PINS | {"uncertainty": Hypermodel}, SWINGUP),
+    "an ensemble with clipped gradients": (DEEP_BSP | {"gradient_clip": 0.05}, DEEP_SEA),
+    "an epinet on Deep-sea, learning at every step": (DEEP_PINS | EPINET | ONLINE, DEEP_SEA),
+    "an epinet on swing-up": (SWING_PINS | ODD | EPINET, SWINGUP),
+    "NoisyNet on Deep-sea": (DEEP_PINS | NOISY, DEEP_SEA),
+    "NoisyNet on swing-up, odd batches": (SWING_PINS | ODD | NOISY, SWINGUP),
+    "dropout on Deep-sea": (DEEP_PINS | DROPOUT, DEEP_SEA),
+    "dropout on swing-up with torch's own functions": (SWING_PINS | ODD | DROPOUT | {"value": LayeredTanh}, SWINGUP),
+    "heads with the prior inside": (SWING_PINS | ODD | INSIDE, SWINGUP),
     "a lifted module": (SWING_PINS | ODD | {"value": LiftedValue}, SWINGUP),
 }
 

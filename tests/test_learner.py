@@ -18,7 +18,7 @@ from explore_objectives import SampledTD, WassersteinTD
 from explore_priors import NoPrior
 from explore_schedules import Linear as LinearSchedule
 from explore_selections import MeanArgmax, SampledArgmax
-from explore_softplus_heads import SoftplusHeads
+from explore_softplus_heads import LinearHeads, SoftplusHeads
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
@@ -320,3 +320,51 @@ def test_adam_is_torchs_for_each_lane_by_itself():
                 plain[lane].grad = gradient[lane]
                 theirs[lane].step()
             torch.testing.assert_close(stack.buffer[0], torch.stack(plain).detach())
+
+
+def test_gradients_are_clipped_over_all_networks_of_a_lane():
+    with lanes([stream(lane, "init") for lane in range(6)]):  # three members for each of two seeds
+        members = Stack(MLP(4, (5,), 3), None, 2, 6, torch.device("cpu"))
+    with lanes([stream(lane, "init") for lane in range(2)]):
+        heads = Stack(MLP(4, (7,), 2), None, 2, 2, torch.device("cpu"))
+    stacks, random = [members, heads], torch.Generator().manual_seed(0)
+    lane_rows = [[(members, 3 * lane + k) for k in range(3)] + [(heads, lane)] for lane in range(2)]
+    plain = [[nn.Parameter(stack.buffer[0][row].clone()) for stack, row in rows] for rows in lane_rows]
+    theirs = [torch.optim.Adam(rows, LEARNING_RATE, eps=1e-3) for rows in plain]
+    ours = Adam(stacks, LEARNING_RATE, epsilon=1e-3, clip=2.0)
+    ours.choose([0, 1], seen=0)
+    for scale in (1.0, 0.01):  # far above the limit, and below it
+        for stack in stacks:
+            stack.gradient.copy_(scale * torch.randn(stack.gradient.shape, generator=random))
+        for rows, parameters, adam in zip(lane_rows, plain, theirs):
+            for (stack, row), parameter in zip(rows, parameters):
+                parameter.grad = stack.gradient[row].clone()
+            norm = nn.utils.clip_grad_norm_(parameters, 2.0)
+            assert (norm > 2.0) == (scale == 1.0)
+            adam.step()
+        ours.step()
+        for rows, parameters in zip(lane_rows, plain):
+            for (stack, row), parameter in zip(rows, parameters):
+                torch.testing.assert_close(stack.buffer[0][row], parameter.detach())
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("linear", [False, True])
+def test_what_heads_give_is_joined_with_their_prior_outside_or_inside_the_softplus(inside, linear):
+    if linear and inside:
+        pytest.skip("there is no softplus to be inside of")
+    heads = LinearHeads if linear else partial(SoftplusHeads, prior_inside=inside)
+    agent = build(uncertainty=partial(heads, heads=HEADS, hidden=(7,)))
+    live(agent, 4)
+    obs = torch.randn(2, 5, 2, 2, generator=torch.Generator().manual_seed(0))
+    stack = agent.function.stacks[1]
+    _, found = agent.function.acting_features(obs)
+    for lane in range(2):
+        m, prior = (plain_network(net, lane)(obs[lane].flatten(1).double()) for net in (stack.trained, stack.prior))
+        joined = {
+            (False, False): softplus(m) + BETA2 * softplus(prior),
+            (True, False): softplus(m + BETA2 * prior),
+            (False, True): m + BETA2 * prior,
+        }[inside, linear]
+        torch.testing.assert_close(found[lane].double(), joined.view(5, 3, HEADS), rtol=1e-4, atol=1e-5)
+    assert bool((found < 0).any()) == linear

@@ -13,6 +13,7 @@ import torch
 from building import build, live
 from explore_deterministic import Deterministic
 from explore_ensemble import Ensemble
+from explore_information_directed import InformationDirected
 from explore_objectives import SampledTD, WassersteinTD
 from explore_priors import Additive, NoPrior
 from explore_schedules import Constant, Linear
@@ -21,7 +22,7 @@ from explore_softplus_heads import SoftplusHeads
 
 HEADS = partial(SoftplusHeads, heads=2, hidden=(5,))
 MEMBERS = partial(Ensemble, size=2)
-SELECTIONS = [MeanArgmax, SampledArgmax, OptimisticArgmax, EpsilonGreedy, Boltzmann]
+SELECTIONS = [MeanArgmax, SampledArgmax, OptimisticArgmax, EpsilonGreedy, Boltzmann, InformationDirected]
 
 
 class Sinking(Linear):

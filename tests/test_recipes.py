@@ -14,6 +14,7 @@ BASES = {
     "cartpole_swingup": "agent.Indexed.value",
     "ensemble_deep_sea": "agent.Indexed.prior",
     "ensemble_cartpole": "agent.Indexed.prior",
+    "every_step_deep_sea": "agent.Indexed.uncertainty",
     "tabular_deep_sea": "experiment.agent",
     "random_mdp": "experiment.agent",
 }
@@ -53,6 +54,38 @@ for task, settings in BSP.items():
     PAPER |= {f"bsp{size}_{task}": ENSEMBLE | settings | {"members": size} for size in (5, 7, 10)}
     PAPER[f"bs10_{task}"] = ENSEMBLE | settings | {"members": 10, "betas": None}
 
+HYPER = {
+    "uncertainty": "Hypermodel", "size": 5, "hidden": [64, 64], "prior": 10, "double_q": True, "clip": 10.0,
+    "epsilon": 1.5e-4, "redraw": 0.01, "indices": 20, "target_index": "fresh", "noise": 0, "capacity": 1_000_000,
+    "mask_probability": 0.5,
+}  # fmt: skip
+PLAIN = HYPER | {
+    "double_q": False,
+    "clip": None,
+    "epsilon": 1e-8,
+    "redraw": 0,
+    "hidden": [50, 50],
+    "target_index": "same",
+}
+EXPLORERS = {
+    "hyperagent_deep_sea": HYPER,
+    "hyperdqn_deep_sea": HYPER | {"size": 3, "redraw": 0, "noise": 0.01, "target_index": "same"},
+    "epinet_deep_sea": PLAIN | {"uncertainty": "Epinet", "size": 2, "prior": 1},
+    "noisy_deep_sea": PLAIN
+    | {
+        "uncertainty": "NoisyNet",
+        "size": 400 + 4 * 64 + 2,
+        "hidden": [64, 64],
+        "prior": None,
+        "redraw": 1,
+        "indices": 1,
+    }
+    | {"target_index": "fresh"},
+    "bootdqn_bsuite_deep_sea": PLAIN
+    | {"uncertainty": "Ensemble", "size": 20, "prior": 5, "indices": 1, "capacity": 10_000, "mask_probability": 1.0},
+}
+"""Methods beyond the paper, in the settings they were published with."""
+
 TABULAR = {
     "wtd": "TabularWTD",
     "rlsvi": "TabularRLSVI",
@@ -64,7 +97,7 @@ TABULAR = {f"{name}_{task}": agent for name, agent in TABULAR.items() for task i
 
 
 def task_of(recipe):
-    return recipe.split("_", 1)[1]
+    return next(task for task in SMALL if recipe.endswith(task))
 
 
 def settings_of(experiment):
@@ -99,13 +132,38 @@ def widths(network):
 
 
 def test_every_recipe_is_a_base_or_in_a_table():
-    assert sorted(recipes()) == sorted([*PAPER, *TABULAR, *BASES])
+    assert sorted(recipes()) == sorted([*PAPER, *EXPLORERS, *TABULAR, *BASES])
 
 
 @pytest.mark.parametrize("recipe", PAPER)
 def test_a_recipe_holds_the_papers_settings(recipe):
     experiment = load(recipe, (), discover()).build()
     assert settings_of(experiment) == EVERYWHERE | TASKS[task_of(recipe)] | PAPER[recipe]
+
+
+@pytest.mark.parametrize("recipe", EXPLORERS)
+def test_a_recipe_of_another_explorer_holds_its_settings(recipe):
+    agent = load(recipe, (), discover()).build().agent
+    function, learner = agent.function, agent.learner
+    holder = function.holder
+    assert {
+        "uncertainty": type(holder).__name__,
+        "size": holder.size,
+        "hidden": widths(holder.network),
+        "prior": function.prior.scales["value"] if function.prior.has_twin else None,
+        "double_q": learner.double_q,
+        "clip": learner.adam.clip,
+        "epsilon": learner.adam.epsilon,
+        "redraw": agent.redraw_probability,
+        "indices": agent.objective.indices,
+        "target_index": agent.objective.target_index,
+        "noise": agent.objective.noise,
+        "capacity": agent.replay.capacity - 1,
+        "mask_probability": agent.replay.mask_probability,
+    } == EXPLORERS[recipe]
+    assert (agent.learn_every, agent.target_period, agent.batch_size, agent.min_replay) == (1, 4, 128, 128)
+    assert (learner.discount, learner.adam.learning_rate) == (0.99, 1e-3)
+    assert {type(selection).__name__ for selection in (agent.acting, learner.target)} == {"SampledArgmax"}
 
 
 def test_deep_sea_maps_actions_at_random_for_each_seed():
@@ -154,9 +212,11 @@ def test_random_mdps_are_met_with_the_settings_of_theorem_1(name):
     assert (agent.sigma**2, agent.prior_mean, agent.beta) == (pytest.approx(3 * 10**2), 10, 3.0)
 
 
-@pytest.mark.parametrize("recipe", [*PAPER, *TABULAR])
+@pytest.mark.parametrize("recipe", [*PAPER, *EXPLORERS, *TABULAR])
 def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
-    learning = ("agent.Indexed.min_replay = 5", "agent.Indexed.batches_per_episode = 2") if recipe in PAPER else ()
+    learning = (
+        ("agent.Indexed.min_replay = 5", "agent.Indexed.batches_per_episode = 2") if recipe not in TABULAR else ()
+    )
     bindings = (*SMALL[task_of(recipe)], *learning, "experiment.episodes = 3")
     run = explore.run(recipe, bindings=bindings, seeds=range(2), out=tmp_path / "run", quiet=True)
     assert run.status == "done"

@@ -196,6 +196,11 @@ SWAPS = {
         "selection.OptimisticArgmax.quantile = 0.9",
     ],
     "Boltzmann": ["agent.Indexed.acting = @selection.Boltzmann", "selection.Boltzmann.temperature = 0.5"],
+    "information-directed sampling": [
+        "agent.Indexed.acting = @selection.InformationDirected",
+        "selection.InformationDirected.draws = 10",
+        "selection.InformationDirected.information = 'value'",
+    ],
     "two schedules": [
         "objective.WassersteinTD.sigma = @sigma/schedule.Linear",
         "sigma/schedule.Linear.start = 2.0",

@@ -23,6 +23,7 @@ class Conditional:
     values: Callable[[Tensor, Tensor], Tensor]  # of the network that gave them: features, index -> at every action
     prior: Tensor | None  # features of the prior, [lanes, batch, actions, size]
     action: Tensor | None  # [lanes, batch], if only values of the action taken are wanted
+    latest: tuple[Tensor, Tensor] | None = None  # the latest index, and the values there
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from explore.interfaces.networks import Spec, ValueNetwork
+from explore.nn import Linear
 from explore.streams import Generators, normal, uniform
 
 
@@ -33,7 +34,8 @@ class UncertaintyModule(nn.Module):
     mask_size: int = 0  # bootstrap bits kept with each transition
     random: bool = True  # False: there is only one index
     exact: bool = False  # see `explore.nn.safe_rows`
-    continuous: bool = True  # drawn anew for each transition in learning, not enumerated
+    continuous: bool = True  # drawn in learning, not enumerated
+    shared: bool = False  # drawn once for all transitions of a learning phase, not for each of them
     linear: ClassVar[bool] = True  # values are linear in the index and need no parameters beside features
     has_scales: ClassVar[bool] = False  # has the method `scales`
 
@@ -51,7 +53,7 @@ class UncertaintyModule(nn.Module):
 
     def draw_for_learning(self, generators: Generators, mask: Tensor, draws: int) -> Tensor | None:
         """Indices to learn at, `[lanes, batch or 1, draws, size]`, given masks `[lanes, batch, mask_size]`."""
-        return self.draw(generators, mask.shape[1], draws)
+        return self.draw(generators, 1 if self.shared else mask.shape[1], draws)
 
     def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:
         """What a transition's normal numbers `[lanes, batch, size]` add to its reward at an index
@@ -135,6 +137,27 @@ class Holder(UncertaintyModule):
                 f"value.{type(self.network).__name__} does not show; give it `as_layers`, or use value.MLP"
             )
         return list(layers)
+
+    def linear_layers(self) -> list[Linear]:
+        """The same, for modules that need to look inside every one of them."""
+        layers = self.layers()
+        for layer in layers:
+            if not isinstance(layer, Linear):
+                raise ValueError(
+                    f"uncertainty.{type(self).__name__} needs a value network of explore.nn.Linear, and "
+                    f"value.{type(self.network).__name__} has a {type(layer).__name__}"
+                )
+        return layers  # type: ignore[return-value]
+
+    def body_and_last(self) -> tuple[list[nn.Module], Linear]:
+        """Its hidden layers, of which there must be some, and the last layer."""
+        *body, last = self.layers()
+        if not body or not isinstance(last, Linear):
+            raise ValueError(
+                f"uncertainty.{type(self).__name__} needs a value network with a hidden layer, which "
+                f"value.{type(self.network).__name__} has not"
+            )
+        return body, last
 
 
 class Members(Holder):

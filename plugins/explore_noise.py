@@ -1,0 +1,152 @@
+"""Noise inside the value network, as index: NoisyNet and Monte Carlo dropout."""
+
+import math
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import ModuleList
+
+from explore import hookimpl
+from explore.interfaces import Holder, Members, Spec, ValueNetwork
+from explore.nn import Linear
+from explore.streams import Generators, normal, uniform
+
+
+class NoisyNet(Holder):
+    """Factorised Gaussian noise on every layer of the value network: y = W x + b + ε_out ∘ (Σ (ε_in ∘ x) + σ_b).
+
+    W, b, Σ and σ_b are trained. The index holds the ε's of all layers, f(e) = sign(e) √|e| of e ~ N(0, 1).
+    It is held for the episode, or drawn at each step with agent.Indexed.redraw_probability = 1, as in the
+    paper. A learning phase uses one draw for all its transitions, and with a target index that is fresh
+    another for their targets. The mean is the network without noise, and so is the prior.
+
+    Fortunato et al. 2018 (https://arxiv.org/abs/1706.10295).
+
+    Args:
+      sigma: σ_0; Σ and σ_b of a layer are σ_0 / √inputs at first.
+    """
+
+    linear = False
+    shared = True
+
+    def __init__(self, spec: Spec, sigma: float = 0.5):
+        super().__init__()
+        if not 0 <= sigma < math.inf:
+            raise ValueError(f"sigma must be at least 0 and finite, got {sigma!r}")
+        self.sigma = sigma
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        return self.network.exact
+
+    def attach(self, network: ValueNetwork, spec: Spec) -> None:
+        super().attach(network, spec)
+        layers = self.linear_layers()
+        inputs = [spec.observation, *(layer.inputs for layer in layers[1:])]
+        self.noise = ModuleList(_constant(n, layer.outputs, self.sigma) for n, layer in zip(inputs, layers))
+        self.size = sum(layer.inputs + layer.outputs for layer in layers)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """The observations: all the rest depends on the noise."""
+        return obs
+
+    def values(self, features: Tensor, index: Tensor) -> Tensor:
+        rows = index.shape[1:3]  # [batch, draws]
+        x = features.flatten(2) if features.dim() > 2 else features
+        x = x.unsqueeze(2).expand(-1, -1, rows[1], *x.shape[2:]).flatten(1, 2)
+        layers = self.linear_layers()
+        start = 0
+        for layer, noise in zip(layers, self.noise):
+            assert isinstance(noise, Linear)
+            if layer is not layers[0]:
+                x = torch.relu(x)
+            middle, end = start + layer.inputs, start + layer.inputs + layer.outputs
+            e_in, e_out = index[..., start:middle], index[..., middle:end].flatten(1, 2)
+            if x.is_floating_point():
+                noisy = noise(x * e_in.flatten(1, 2))
+            else:  # Σ (ε_in ∘ x) is a row of Σ times one number
+                bias = noise.bias[..., : layer.outputs]
+                noisy = (noise(x) - bias) * e_in.gather(-1, x.unflatten(1, rows).unsqueeze(-1)).flatten(1, 2) + bias
+            x = layer(x) + e_out * noisy
+            start = end
+        return x.unflatten(1, rows)
+
+    def draw(self, generators: Generators, *shape: int) -> Tensor:
+        e = normal(generators, *shape, self.size)
+        return e.sign() * e.abs().sqrt()
+
+    def twin(self, spec: Spec) -> Members:
+        return Members(1)
+
+    def describe_index(self, index: np.ndarray) -> str:
+        return f"{super().describe_index(index[:3])} ..."
+
+
+def _constant(inputs: dm_env.specs.Array | int, outputs: int, sigma: float) -> Linear:
+    """Σ and σ_b of a layer."""
+    layer = Linear(inputs, outputs)
+    scale = sigma / math.sqrt(layer.inputs)
+    layer.matrix.data.fill_(scale)
+    layer.bias.data[..., :outputs] = scale
+    return layer
+
+
+class McDropout(Holder):
+    """Dropout in the value network, whose index is which hidden units are left out (Gal and Ghahramani 2016).
+
+    Units are dropped with a probability, and those that stay are scaled by 1 / (1 - rate), in acting as in
+    learning, where each transition has its own. The mean is the network with all units; the prior is a value
+    network without dropout.
+
+    Args:
+      rate: probability that a hidden unit is left out.
+    """
+
+    linear = False
+
+    def __init__(self, spec: Spec, rate: float = 0.1):
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"rate must be at least 0 and below 1, got {rate!r}")
+        self.rate = rate
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        return self.network.exact
+
+    def attach(self, network: ValueNetwork, spec: Spec) -> None:
+        super().attach(network, spec)
+        self.body_and_last()
+        self.widths = [layer.outputs for layer in self.linear_layers()[:-1]]
+        self.size = sum(self.widths)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """The first hidden layer."""
+        return torch.relu(self.linear_layers()[0](obs))
+
+    def values(self, features: Tensor, index: Tensor) -> Tensor:
+        first, *others = index.split(self.widths, -1)
+        x = (features.unsqueeze(2) * first).flatten(1, 2)
+        *body, last = self.linear_layers()[1:]
+        for layer, kept in zip(body, others):
+            x = torch.relu(layer(x)) * kept.flatten(1, 2)
+        return last(x).unflatten(1, index.shape[1:3])
+
+    def draw(self, generators: Generators, *shape: int) -> Tensor:
+        return (uniform(generators, *shape, self.size) >= self.rate) / (1 - self.rate)
+
+    def mean_index(self) -> Tensor:
+        return torch.ones(self.size)
+
+    def twin(self, spec: Spec) -> Members:
+        return Members(1)
+
+    def describe_index(self, index: np.ndarray) -> str:
+        return f"kept={np.count_nonzero(index)}"
+
+
+@hookimpl
+def explore_uncertainty_modules() -> list[type]:
+    return [NoisyNet, McDropout]
