@@ -271,6 +271,11 @@ def test_a_component_need_not_take_every_observation():
     check_value(Net, Options(observations=[specs.Array((3, 1, 2), np.float32)], compile=False))
 
 
+def test_observations_of_an_unknown_kind_are_refused():
+    with pytest.raises(ValueError, match="observations must be some of integers, floats or specs, got "):
+        Options(observations=["images"])
+
+
 def test_a_parameter_that_there_is_not_is_told():
     with pytest.raises(Nonconformance, match="MLP has no parameter 'widht': it has hidden, init"):
         check_value(MLP, widht=3)
@@ -281,7 +286,7 @@ def test_the_kit_leaves_everything_as_it_was():
     before = random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
     check_value(Net, QUICK)
     with pytest.raises(Nonconformance):
-        check_value(MixesLanes, QUICK)
+        check_value(DrawsGlobally, QUICK)
     assert before == (random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes())
 
 

@@ -85,10 +85,7 @@ def check_compiled(subject: Subject, options: Options, parts: dict[str, Any]) ->
     learner.compiled = CompiledUpdate(compiled.function, compiled.objective, learner.adam, options.backend)
     with subject.trying("under compile = True"):
         found, expected = (learn(agent, lanes=(0, 1), updates=2) for agent in (compiled, eager))
-    pairs = [
-        *zip(copied(compiled.function), copied(eager.function)),
-        *((found[name], expected[name]) for name in found),
-    ]
+    pairs = [*zip(copied(compiled.function), copied(eager.function)), *zip(found.values(), expected.values())]
     subject.require(
         all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in pairs),
         "learns something else under compile = True",

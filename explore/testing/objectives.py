@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from explore.interfaces import Objective, Schedule, Spec
+from explore.parameters import parameters
 from explore.parts import made_up_observations
 from explore.rehearsal import made_up_batch
 from explore.streams import stream
@@ -23,13 +24,13 @@ from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, tr
 ROWS = 7
 
 
-def check_objective(cls: type[Objective], options: Options = STANDARD, /, **parameters: Any) -> None:
+def check_objective(cls: type[Objective], options: Options = STANDARD, /, **bound: Any) -> None:
     """Raises `Nonconformance` unless an objective keeps all promises of its slot.
 
     It is tried on every built-in uncertainty module that its `check` accepts, or on
     `options.agent["uncertainty"]`.
     """
-    with tried("objective", cls, parameters) as subject:
+    with tried("objective", cls, bound) as subject:
         accepted = list(_accepted(subject, options))
         for parts in accepted:
             for spec in options.specs():
@@ -44,9 +45,8 @@ def check_objective(cls: type[Objective], options: Options = STANDARD, /, **para
 
 def _accepted(subject: Subject, options: Options) -> Iterator[dict[str, Any]]:
     """The parts of agents that the objective takes."""
-    small = {"SoftplusHeads": toy.pins()["uncertainty"], "Ensemble": toy.bsp()["uncertainty"]}
-    modules = [small.get(one.name, one.cls) for one in toy.components().values() if one.slot == "uncertainty"]
-    candidates = [*modules, [small["SoftplusHeads"], small["Ensemble"]]]
+    modules = [_small(one.cls) for one in toy.components().values() if one.slot == "uncertainty"]
+    candidates = [*modules, [toy.pins()["uncertainty"], toy.bsp()["uncertainty"]]]
     if "uncertainty" in options.agent:
         candidates = [options.agent["uncertainty"]]
     reason, found = "", False
@@ -65,6 +65,12 @@ def _accepted(subject: Subject, options: Options) -> Iterator[dict[str, Any]]:
         f"accepts none of {_names(candidates)} ({reason})",
         'name what it needs with Options(agent={"uncertainty": ...})',
     )
+
+
+def _small(cls: type) -> Any:
+    """A module with few weights, as far as its parameters are called as those of others are."""
+    few = {"hidden": (7,), "heads": 3, "size": 3}
+    return partial(cls, **{name: few[name] for name in parameters(cls) if name in few})
 
 
 def _names(modules: Any) -> str:
@@ -132,9 +138,9 @@ def _check_gradients(subject: Subject, spec: Spec, parts: dict[str, Any]) -> Non
     )
 
 
-def check_schedule(cls: type[Schedule], options: Options = STANDARD, /, **parameters: Any) -> None:
+def check_schedule(cls: type[Schedule], options: Options = STANDARD, /, **bound: Any) -> None:
     """Raises `Nonconformance` unless a schedule keeps all promises of its slot."""
-    with tried("schedule", cls, parameters) as subject:
+    with tried("schedule", cls, bound) as subject:
         shares = [number / 20 for number in range(21)]
         schedule = subject.build()
         with subject.trying("when it is called with a share from 0 to 1"):

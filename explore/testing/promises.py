@@ -18,12 +18,15 @@ from explore.discovery import check_class, line_in
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Spec
 from explore.parameters import SUPPLIED, parameters
-from explore.state import Misfit, Tree, Unsavable, captured
+from explore.state import Misfit, Tree, Unsavable, captured, restore
 from explore.streams import global_generators
 from explore.testing import toy
 
 GIVEN = {"value": ("spec",), "uncertainty": ("spec",), "environment": ("seed",), "agent": ("spec", "streams", "device")}
 """Slot -> what the core supplies to a constructor."""
+
+KINDS = {"integers": toy.CELLS, "floats": toy.FLOATS}
+"""Of observations."""
 
 LANES_APART = "let no mean, norm, sort or sum run over the first axis, which is that of the seeds"
 
@@ -48,13 +51,13 @@ class Options:
     agent: dict[str, Any] = field(default_factory=dict)
     environments: Sequence[Callable[..., dm_env.Environment]] = ()
 
+    def __post_init__(self) -> None:
+        if not self.observations or any(isinstance(one, str) and one not in KINDS for one in self.observations):
+            raise ValueError(f"observations must be some of {listed(KINDS)} or specs, got {self.observations!r}")
+
     def specs(self) -> list[Spec]:
         """What a network gets to know of environments with these observations."""
-        known = {"integers": toy.CELLS, "floats": toy.FLOATS}
-        given = [known[one] if isinstance(one, str) else Spec(one, toy.FLOATS.num_actions) for one in self.observations]
-        if not given:
-            raise ValueError("observations must name at least one kind, such as ('integers', 'floats')")
-        return given
+        return [KINDS[one] if isinstance(one, str) else Spec(one, toy.ACTIONS) for one in self.observations]
 
     @property
     def backend(self) -> str:
@@ -122,9 +125,9 @@ class Subject:
 def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
     """A component to be tried with one thread, as a run has, and with its hands off everybody's generators."""
     toy.components()  # importing them all may draw from somebody's generator
+    subject = Subject(slot, cls, bound)
     threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
     torch.set_num_threads(1)
-    subject = Subject(slot, cls, bound)
     try:
         with subject.trying("as the core uses it"):
             yield subject
@@ -132,6 +135,7 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
         torch.set_num_threads(threads)
         after = captured(global_generators(), "generators")
         used = [name for name, state in after.items() if difference(state, before[name])]
+        restore(global_generators(), before, "generators")
         # Also if something else went wrong: random numbers of everybody are most likely why.
         subject.require(
             not used or slot == "launcher",  # which is no part of a run

@@ -14,8 +14,9 @@ from dm_env import specs
 from explore.discovery import Component, discover
 from explore.interfaces import Agent, Spec, Streams
 
-FLOATS = Spec(specs.Array((2, 2), np.float32), 3)
-CELLS = Spec(specs.DiscreteArray(9), 3)
+ACTIONS = 3
+FLOATS = Spec(specs.Array((2, 2), np.float32), ACTIONS)
+CELLS = Spec(specs.DiscreteArray(9), ACTIONS)
 
 
 class Walk(dm_env.Environment):
