@@ -30,6 +30,7 @@ format: setup
 benchmark: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/hyperagent.py
 	$(BIN)/python benchmarks/boot_dqn.py
 	$(BIN)/python benchmarks/memory.py
 
