@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import explore
-from explore import hooks, interfaces
+from explore import hooks, interfaces, testing
 from explore.cli import main
 from explore.config import ROOT, load
 from explore.discovery import discover
@@ -143,6 +143,15 @@ def test_the_tests_of_a_plugin_pass(folder, monkeypatch):
     exec(code, tests)
     passed = [test() for name, test in tests.items() if name.startswith("test_")]
     assert passed == [None] * 3
+
+
+def test_every_component_of_the_page_on_plugins_keeps_the_promises_of_its_slot(folder):
+    registry = discover([name for name in write_files(PLUGINS, folder) if name.endswith(".py")])
+    for component in registry.components.values():
+        if component.source != "built in" and component.slot != "launcher":  # which takes long
+            takes = ["floats"] if component.name == "TanhNet" else ["integers", "floats"]
+            options = testing.Options(observations=takes, compile=False)
+            getattr(testing, f"check_{component.slot}")(component.cls, options)
 
 
 def test_an_installed_package_needs_no_option(folder, monkeypatch, capsys):

@@ -20,7 +20,7 @@ from explore.testing import toy
 from explore.testing.promises import STANDARD, Options, Subject, listed, tried
 
 EPISODES, CUT = 4, 2
-LONG = 3_000  # episodes of a run that takes some seconds
+LONG = 1_000  # episodes of a run that takes some seconds
 PATIENCE = 8  # seconds for a process to begin
 GRACE = 2  # seconds: launchers ask about once a second whether they are to stop
 PROVENANCE = {"command": "check_observer", "versions": {}, "plugins": []}
