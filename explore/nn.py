@@ -198,9 +198,11 @@ def safe_rows(module: nn.Module) -> int:
 
     Matrix products are irregular for an odd number of rows a lane, and exp, tanh and the like for
     the last numbers of a tensor that is no multiple of 32 floats. A module whose class says
-    `exact = True` uses only `explore.nn`, sums, products and ReLU, and avoids the second.
+    `exact = True`, and whose value network's does if it holds one, uses only `explore.nn`, sums,
+    products and ReLU, and avoids the second.
     """
-    if getattr(module, "exact", False):
+    told = [part.exact for part in module.modules() if hasattr(part, "exact")]
+    if told and all(told):
         return 2
     widths = [layer.outputs for layer in module.modules() if isinstance(layer, Linear)]
     lifted = any(isinstance(layer, _PerLane) for layer in module.modules())

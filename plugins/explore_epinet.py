@@ -29,6 +29,7 @@ class Epinet(Holder):
       init: initialiser: torch, glorot_uniform, glorot_normal, he_normal or truncated_normal.
     """
 
+    exact = True
     linear = False
 
     def __init__(self, spec: Spec, dimension: int = 2, hidden: Sequence[int] = (50,), init: str = "torch"):
@@ -39,10 +40,6 @@ class Epinet(Holder):
             raise ValueError(f"hidden must be a list of positive layer widths such as (50,), got {hidden!r}")
         check_init(init)
         self.size, self.hidden, self.init = dimension, tuple(hidden), init
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.network.exact
 
     def attach(self, network: ValueNetwork, spec: Spec) -> None:
         super().attach(network, spec)

@@ -24,6 +24,7 @@ class Hypermodel(Holder):
       dimension: d, the length of z.
     """
 
+    exact = True
     has_scales = True
 
     def __init__(self, spec: Spec, dimension: int = 4):
@@ -32,10 +33,6 @@ class Hypermodel(Holder):
             raise ValueError(f"dimension must be at least 1, got {dimension!r}")
         self.dimension = dimension
         self.size = dimension + 1  # the index is (z, 1)
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.network.exact
 
     def attach(self, network: ValueNetwork, spec: Spec) -> None:
         super().attach(network, spec)

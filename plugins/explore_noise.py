@@ -28,6 +28,7 @@ class NoisyNet(Holder):
       sigma: σ_0; Σ and σ_b of a layer are σ_0 / √inputs at first.
     """
 
+    exact = True
     linear = False
     shared = True
 
@@ -36,10 +37,6 @@ class NoisyNet(Holder):
         if not 0 <= sigma < math.inf:
             raise ValueError(f"sigma must be at least 0 and finite, got {sigma!r}")
         self.sigma = sigma
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.network.exact
 
     def attach(self, network: ValueNetwork, spec: Spec) -> None:
         super().attach(network, spec)
@@ -104,6 +101,7 @@ class McDropout(Holder):
       rate: probability that a hidden unit is left out.
     """
 
+    exact = True
     linear = False
 
     def __init__(self, spec: Spec, rate: float = 0.1):
@@ -111,10 +109,6 @@ class McDropout(Holder):
         if not 0 <= rate < 1:
             raise ValueError(f"rate must be at least 0 and below 1, got {rate!r}")
         self.rate = rate
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.network.exact
 
     def attach(self, network: ValueNetwork, spec: Spec) -> None:
         super().attach(network, spec)

@@ -33,7 +33,7 @@ class UncertaintyModule(nn.Module):
     size: int  # the length of an index
     mask_size: int = 0  # bootstrap bits kept with each transition
     random: bool = True  # False: there is only one index
-    exact: bool = False  # see `explore.nn.safe_rows`
+    exact: ClassVar[bool] = False  # see `explore.nn.safe_rows`
     continuous: bool = True  # drawn in learning, not enumerated
     shared: bool = False  # drawn once for all transitions of a learning phase, not for each of them
     linear: ClassVar[bool] = True  # values are linear in the index and need no parameters beside features
@@ -167,10 +167,7 @@ class Members(Holder):
     """
 
     continuous = False
-
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return self.network.exact
+    exact = True
 
     def __init__(self, count: int):
         super().__init__()
