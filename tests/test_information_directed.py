@@ -15,8 +15,9 @@ from explore_ensemble import Ensemble
 from explore_information_directed import NOTHING, InformationDirected, mixtures
 from explore_selections import MeanArgmax
 
-from explore.indexed import IndexedValue, made_up_observations
+from explore.indexed import IndexedValue
 from explore.interfaces import Beliefs
+from explore.parts import made_up_observations
 from explore.streams import stream
 
 KINDS = ["optimal_action", "value"]
