@@ -11,7 +11,7 @@ import pytest
 import explore
 from explore.cli import main
 from explore.compare import better, compare
-from explore.configurations import Configuration, names_by_difference
+from explore.configurations import Configuration, names_by_difference, run_folders
 from explore.errors import UserError
 from explore.statistics import mean_interval, survival
 
@@ -63,6 +63,14 @@ def test_a_sweep_is_a_folder_of_runs(runs, tmp_path):
     for name in ("one", "tilde"):
         shutil.copytree(runs / name, tmp_path / "sweep" / name)
     assert len(compare([tmp_path / "sweep"]).configurations) == 2
+
+
+def test_cells_of_a_sweep_are_in_the_order_of_their_numbers(tmp_path):
+    names = ["width=8", "width=16", "width=16.5", "width=128"]
+    for name in reversed(names):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    assert [folder.name for folder in run_folders([tmp_path])] == names
 
 
 def test_runs_that_are_not_over_or_damaged_are_left_out_and_named(runs, tmp_path, capsys):
