@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec
 
 import dm_env
 import numpy as np
@@ -18,6 +19,7 @@ from explore.discovery import check_class, line_in
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Spec
 from explore.parameters import SUPPLIED, parameters
+from explore.stack import HARMLESS
 from explore.state import Misfit, Tree, Unsavable, captured
 from explore.streams import global_generators
 from explore.testing import toy
@@ -26,6 +28,9 @@ GIVEN = {"value": ("spec",), "uncertainty": ("spec",), "environment": ("seed",),
 """Slot -> what the core supplies to a constructor."""
 
 LANES_APART = "let no mean, norm, sort or sum run over the first axis, which is that of the seeds"
+
+
+Parameters = ParamSpec("Parameters")
 
 
 class Nonconformance(AssertionError):
@@ -111,7 +116,9 @@ class Subject:
             raise
         except (ValueError, UserError, RunFailed, Unsavable, Misfit, Damaged) as error:
             message = str(error).strip().splitlines()[0]
-            raise Nonconformance(message if self.name in message else f"{self.name}, {what}: {message}") from error
+            if self.name in message:  # the core's own sentence: what matters is what has led to it, if anything
+                raise Nonconformance(message) from error.__cause__
+            raise Nonconformance(f"{self.name}, {what}: {message}") from error
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
             where = line_in(error, inspect.getfile(self.cls))
@@ -126,7 +133,8 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
     torch.set_num_threads(1)
     subject = Subject(slot, cls, bound)
     try:
-        with subject.trying("as the core uses it"):
+        with subject.trying("as the core uses it"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", HARMLESS)  # again, as pytest has filters of its own
             yield subject
     finally:
         torch.set_num_threads(threads)
@@ -139,6 +147,21 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
             "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
             "and those of initial weights from explore.nn",
         )
+
+
+def brief(check: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """A check whose complaints do not show their way through the kit, but where the component itself has failed."""
+
+    @functools.wraps(check)
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        __tracebackhide__ = True  # heeded by pytest
+        try:
+            return check(*args, **kwargs)
+        except Nonconformance as error:
+            complaint = error
+        raise complaint.with_traceback(None) from complaint.__cause__
+
+    return checked
 
 
 def difference(one: Tree, other: Tree, path: str = "") -> str:
