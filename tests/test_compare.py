@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -85,6 +86,18 @@ def test_runs_that_are_not_over_or_damaged_are_left_out_and_named(runs, tmp_path
         f"left out: {tmp_path / 'one'} is failed",
         f"left out: {tmp_path / 'wide/summary.json'} is damaged: it lacks what is compared",
     ]
+
+
+@pytest.mark.parametrize("columns", [85, 100, 120])
+def test_a_table_too_wide_for_a_terminal_is_shown_as_two_and_no_word_is_cut(runs, capsys, monkeypatch, columns):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["compare", str(runs / "one"), str(runs / "tilde")]) == 0
+    results, costs = re.split(r"configuration\b", capsys.readouterr().out)[1:]
+    assert "seconds" not in results and "seconds" in costs
+    assert "SampledArgmax" in results and "SampledArgmax" in costs
+    for words in zip(*compare([runs / "one", runs / "tilde"]).table()):
+        assert all(word in results + costs for text in words[1:] for word in text.split())
 
 
 def test_json_and_csv_hold_the_same(runs, capsys):
