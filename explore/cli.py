@@ -227,18 +227,20 @@ def _config_and_folder(arguments: argparse.Namespace) -> tuple[str | None, str |
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    from explore.compare import compare
+    from explore.compare import COSTS, compare
 
     comparison = compare(arguments.folders)
     if arguments.json or arguments.csv:
         print(comparison.json() + "\n" if arguments.json else comparison.csv(), end="")
         return
-    header, *lines = comparison.table()
-    table = _table(*header)
-    for line in lines:
-        table.add_row(*line)
-    console = _console()
-    console.print(table)
+    rows, console = comparison.table(), _console()
+    tables = [_filled(rows)]
+    if _width(tables[0], console) > console.width:
+        costs = len(rows[0]) - sum(name in COSTS for name in rows[0])
+        tables = [_filled([row[:costs] for row in rows]), _filled([[row[0], *row[costs:]] for row in rows])]
+    for table in tables:
+        _break_between_words(table, console)
+        console.print(table)
     console.print(*["", *comparison.foot()], sep="\n")
 
 
@@ -365,3 +367,31 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=not sys.stdout.isatty())
     return table
+
+
+def _filled(rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts, the header first."""
+    header, *lines = rows
+    table = _table(*header)
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _width(table: Table, console: Console) -> int:
+    """Of a table that need not be broken."""
+    return console.measure(table, options=console.options.update(width=100_000)).maximum
+
+
+def _break_between_words(table: Table, console: Console) -> None:
+    """Makes the widest columns as narrow as they need to be, but none narrower than its longest word."""
+    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    widths = [max(map(len, cells)) for cells in texts]
+    words = [max(len(word) for cell in cells for word in cell.split()) for cells in texts]
+    excess = _width(table, console) - console.width
+    if 0 < excess <= sum(widths) - sum(words):
+        for _ in range(excess):
+            widest = max((k for k in range(len(widths)) if widths[k] > words[k]), key=widths.__getitem__)
+            widths[widest] -= 1
+        for column, width in zip(table.columns, widths):
+            column.width = width

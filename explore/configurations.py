@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,8 @@ def run_folders(folders: Iterable[str | Path]) -> list[Path]:
     for folder in map(Path, folders):
         if not os.path.isdir(folder):
             raise UserError(f"there is no folder {folder}")
-        inside = [folder] if (folder / "run.json").exists() else sorted(p.parent for p in folder.glob("*/run.json"))
+        cells = sorted((path.parent for path in folder.glob("*/run.json")), key=lambda cell: by_number(cell.name))
+        inside = [folder] if (folder / "run.json").exists() else cells
         if not inside and (folder / "sweep.toml").exists():
             raise UserError(
                 f"no cell of the sweep in {folder} has begun; run it: explore sweep {folder / 'sweep.toml'}"
@@ -79,6 +81,12 @@ def run_folders(folders: Iterable[str | Path]) -> list[Path]:
             )
         found |= {one.resolve(): one for one in inside}
     return list(found.values())
+
+
+def by_number(name: str) -> list[tuple[float, str]]:
+    """Sorts size=8 before size=10."""
+    parts = re.split(r"([0-9]+(?:\.[0-9]+)?)", name)  # every second is a number
+    return [(float(part), "") if i % 2 else (math.inf, part) for i, part in enumerate(parts)]
 
 
 def finished(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:

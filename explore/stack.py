@@ -19,7 +19,8 @@ from explore.interfaces import UncertaintyModule
 from explore.nn import Linear
 
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
-warnings.filterwarnings("ignore", message="grad and param do not obey the gradient layout contract")
+HARMLESS = "grad and param do not obey the gradient layout contract"
+warnings.filterwarnings("ignore", HARMLESS)
 
 ALIGNMENT = 16  # floats: fused Adam rounds the rest of a tensor differently
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import explore
 from explore.cli import main
 from explore.compare import better, compare
-from explore.configurations import Configuration, names_by_difference
+from explore.configurations import Configuration, names_by_difference, run_folders
 from explore.errors import UserError
 from explore.statistics import mean_interval, survival
 
@@ -65,6 +66,14 @@ def test_a_sweep_is_a_folder_of_runs(runs, tmp_path):
     assert len(compare([tmp_path / "sweep"]).configurations) == 2
 
 
+def test_cells_of_a_sweep_are_in_the_order_of_their_numbers(tmp_path):
+    names = ["width=8", "width=16", "width=16.5", "width=128"]
+    for name in reversed(names):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").touch()
+    assert [folder.name for folder in run_folders([tmp_path])] == names
+
+
 def test_runs_that_are_not_over_or_damaged_are_left_out_and_named(runs, tmp_path, capsys):
     for name in ("one", "wide", "tilde"):
         shutil.copytree(runs / name, tmp_path / name)
@@ -77,6 +86,18 @@ def test_runs_that_are_not_over_or_damaged_are_left_out_and_named(runs, tmp_path
         f"left out: {tmp_path / 'one'} is failed",
         f"left out: {tmp_path / 'wide/summary.json'} is damaged: it lacks what is compared",
     ]
+
+
+@pytest.mark.parametrize("columns", [85, 100, 120])
+def test_a_table_too_wide_for_a_terminal_is_shown_as_two_and_no_word_is_cut(runs, capsys, monkeypatch, columns):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["compare", str(runs / "one"), str(runs / "tilde")]) == 0
+    results, costs = re.split(r"configuration\b", capsys.readouterr().out)[1:]
+    assert "seconds" not in results and "seconds" in costs
+    assert "SampledArgmax" in results and "SampledArgmax" in costs
+    for words in zip(*compare([runs / "one", runs / "tilde"]).table()):
+        assert all(word in results + costs for text in words[1:] for word in text.split())
 
 
 def test_json_and_csv_hold_the_same(runs, capsys):

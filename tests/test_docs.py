@@ -5,8 +5,11 @@
 
 import csv
 import inspect
+import os
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
@@ -25,9 +28,13 @@ from explore.parameters import parameters
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
-PLUGINS, GIN, DESIGN, RESUME = (REPOSITORY / "docs" / f"{name}.md" for name in ("plugins", "gin", "design", "resume"))
+TUTORIAL, REFERENCE, GIN, DESIGN, RESUME = (
+    REPOSITORY / "docs" / f"{name}.md" for name in ("plugins", "slots", "gin", "design", "resume")
+)
+STORIES = [TUTORIAL, RESUME]  # whose commands build on each other
 TABLE = re.compile(r"(?<=<!-- parameters -->\n).*(?=<!-- end of parameters -->)", re.DOTALL)
 BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
+MESSAGES = {"explore: note: ": 0, "explore: error: ": 2, "E  ": 1}  # how they begin, and with which code it ends
 TINY = [
     "experiment.episodes = 4",
     "experiment.seeds = (0, 1)",
@@ -38,31 +45,27 @@ TINY = [
 ]
 
 
-def blocks(page, language=r"\w*"):
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+def blocks(page, languages=r"\w*"):
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [text for language, text in found if re.fullmatch(languages, language)]
 
 
-def commands(page):
-    """The commands `explore run` in the blocks of a page, each with the lines it is said to print."""
-    for block in blocks(page):
-        for shown in re.split(r"^(?:\$ )?(?=explore run )", block, flags=re.MULTILINE)[1:]:
+def commands(page, kinds="explore run"):
+    """The commands of some kinds in the blocks of a page, each with the messages it is said to end with."""
+    for block in blocks(page, "sh|console|"):
+        text = block.replace("\\\n", " ")
+        for shown in re.split(rf"^(?:\$ )?(?=(?:{kinds})(?:\s|$))", text, flags=re.MULTILINE)[1:]:
             command, *printed = shown.splitlines()
-            yield command, printed
+            yield command, [line for line in printed if line.startswith(tuple(MESSAGES))]
 
 
 def write_files(page, folder):
     """Writes the plugins and gin files of a page, each named by its first line, and returns their names."""
-    texts = [text for text in blocks(page, "(?:python|gin)") if re.match(r"# \w+\.(py|gin)\n", text)]
+    texts = [text for text in blocks(page, "python|gin") if re.match(r"# \w+\.(py|gin)\n", text)]
     names = [text.splitlines()[0].removeprefix("# ") for text in texts]
     for name, text in zip(names, texts):
         (folder / name).write_text(text)
     return names
-
-
-def run_tiny(command, out):
-    """Runs a command with few, short episodes; returns its exit code."""
-    arguments = shlex.split(command, comments=True)[1:]
-    return main([*arguments, *(f"-b{binding}" for binding in TINY), "--quiet", "--out", str(out)])
 
 
 @pytest.fixture
@@ -73,80 +76,93 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def perform(folder, monkeypatch, capfd):
+    """Runs a command, which must work, or end with the messages that are shown."""
+
+    def pip(*_):
+        install(tomllib.loads(Path("pyproject.toml").read_text()), monkeypatch)
+
+    def explore(name, *words):
+        if name in ("run", "sweep"):
+            few = ["experiment.episodes = 6"] if "--resume" in words else TINY
+            words += ("--quiet", *(f"-b{binding}" for binding in few))
+        return main([name, *words])
+
+    def perform(command, messages):
+        program, *words = shlex.split(command, comments=True)
+        known = {"explore": explore, "cd": monkeypatch.chdir, "pip": pip}
+        code = known[program](*words) if program in known else subprocess.run(command, shell=True).returncode
+        told = "".join(capfd.readouterr()).splitlines()
+        codes = [exit_code for start, exit_code in MESSAGES.items() for line in messages if line.startswith(start)]
+        assert (code or 0) == max(codes, default=0), told
+        assert set(messages) <= set(told)
+
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    return perform
+
+
+def install(pyproject, monkeypatch):
+    """What pip would do with a package in the working folder, as far as it matters to explore."""
+    project = pyproject["project"]
+    information = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
+    information.mkdir()
+    (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    entries = [f"{name} = {module}" for name, module in project["entry-points"]["explore"].items()]
+    (information / "entry_points.txt").write_text("\n".join(["[explore]", *entries]))
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()), prepend=os.pathsep)
+
+
 # Everything shown is run
 
 
 @pytest.mark.parametrize(
-    ("page", "command", "printed"),
+    ("page", "command", "messages"),
     [
         pytest.param(page, *shown, id=f"{page.stem}: {shown[0]}")
         for page in PAGES
-        for shown in commands(page)
-        if page != RESUME
+        if page not in STORIES
+        for shown in commands(page, "explore run|explore new-plugin|pytest")
     ],
 )
-def test_a_command_does_what_its_page_says(folder, capfd, page, command, printed):
+def test_a_command_does_what_its_page_says(folder, perform, page, command, messages):
     write_files(page, folder)
-    refused = any(line.startswith("explore: error: ") for line in printed)
-    code = run_tiny(command, folder / "run")
-    told = capfd.readouterr().err.splitlines()
-    assert code == (2 if refused else 0), told
-    assert set(printed) <= set(told)
-    if page == GIN and (folder / "run").exists():
-        with (folder / "run" / "episodes.csv").open() as file:
+    perform(command, messages)
+    for rows in folder.glob("runs/*/episodes.csv") if page == GIN else ():
+        with rows.open() as file:
             columns = next(csv.reader(file))
         assert [name for name in columns if f"| `{name}` |" not in GIN.read_text()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_new_plugins_are_made_as_a_page_says(folder, page):
-    for command in re.findall("^explore new-plugin .*", "\n".join(blocks(page)), re.MULTILINE):
-        assert main(shlex.split(command)[1:]) == 0
-
-
-def test_the_commands_of_the_page_on_resuming_work_one_after_another(folder, capfd):
-    (first, _), *rest = commands(RESUME)
-    tiny = [word for binding in TINY for word in ("-b", binding)]
-    assert main([*shlex.split(first, comments=True)[1:], *tiny, "--quiet"]) == 0
-    for command, printed in rest:
-        code = main([*shlex.split(command.replace("3000", "6"), comments=True)[1:], "--quiet"])
-        told = capfd.readouterr().err.splitlines()
-        assert code == (2 if printed else 0), told
-        assert set(printed) <= set(told)
-    assert explore.record.Run.open(folder / "runs/pins").info["episodes"] == 6
+@pytest.mark.parametrize("page", STORIES, ids=lambda page: page.stem)
+def test_the_commands_of_a_story_work_one_after_another(folder, perform, page):
+    write_files(page, folder)
+    for command, messages in commands(page, "explore|pytest|sed|cd|pip"):
+        perform(command, messages)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_file_of_a_page_is_used_by_one_of_its_commands(folder, page):
-    used = " ".join(command for command, _ in commands(page))
+    used = " ".join(command for command, _ in commands(page, "explore|pytest"))
     assert [name for name in write_files(page, folder) if name not in used] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_binding_in_the_text_is_one(folder, page):
-    registry = discover([name for name in write_files(page, folder) if name.endswith(".py")])
+    registry = discover([name for name in write_files(page, folder) if re.fullmatch(r"(?!test_)\w+\.py", name)])
     for binding in BINDING.findall(page.read_text()):
         load("pins_deep_sea", [binding], registry)
 
 
 def test_the_example_of_a_logger_writes_its_file(folder):
-    write_files(PLUGINS, folder)
+    write_files(REFERENCE, folder)
     explore.run("pins_deep_sea", bindings=TINY, plugins=["news.py"], out="run", quiet=True)
     assert (folder / "run" / "records.jsonl").read_text().startswith('{"seed": 0, "episode": 1, "return": ')
 
 
-def test_the_tests_of_a_plugin_pass(folder, monkeypatch):
-    write_files(PLUGINS, folder)
-    monkeypatch.syspath_prepend(folder)
-    [code] = [block for block in blocks(PLUGINS, "python") if block.startswith("from explore.testing import")]
-    tests: dict = {}
-    exec(code, tests)
-    passed = [test() for name, test in tests.items() if name.startswith("test_")]
-    assert passed == [None] * 3
-
-
-def test_every_component_of_the_page_on_plugins_keeps_the_promises_of_its_slot(folder):
-    registry = discover([name for name in write_files(PLUGINS, folder) if name.endswith(".py")])
+def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder):
+    registry = discover([name for name in write_files(REFERENCE, folder) if name.endswith(".py")])
     for component in registry.components.values():
         if component.source != "built in" and component.slot != "launcher":  # which takes long
             takes = ["floats"] if component.name == "TanhNet" else ["integers", "floats"]
@@ -155,15 +171,9 @@ def test_every_component_of_the_page_on_plugins_keeps_the_promises_of_its_slot(f
 
 
 def test_an_installed_package_needs_no_option(folder, monkeypatch, capsys):
-    write_files(PLUGINS, folder)
-    [project] = map(tomllib.loads, blocks(PLUGINS, "toml"))
-    project = project["project"]
-    information = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    entries = [f"{name} = {module}" for name, module in project["entry-points"]["explore"].items()]
-    (information / "entry_points.txt").write_text("\n".join(["[explore]", *entries]))
-    monkeypatch.syspath_prepend(folder)
+    write_files(REFERENCE, folder)
+    [pyproject] = map(tomllib.loads, blocks(REFERENCE, "toml"))
+    install(pyproject, monkeypatch)
     assert main(["describe", "uncertainty.WideHeads"]) == 0
     assert "entry point (wide-heads 0.1.0)" in capsys.readouterr().out
 
@@ -216,8 +226,8 @@ HOOKS = [name for name in vars(hooks) if name.startswith("explore_")]
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented_and_implemented_by_an_example_that_is_run(hook):
     arguments = ", ".join(inspect.signature(getattr(hooks, hook)).parameters)
-    assert f"| `{hook}({arguments})` |" in PLUGINS.read_text()
-    assert any(f"def {hook}({arguments}):" in block for block in blocks(PLUGINS, "python"))
+    assert f"| `{hook}({arguments})` |" in REFERENCE.read_text()
+    assert any(f"def {hook}({arguments}):" in block for block in blocks(REFERENCE, "python"))
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -262,10 +272,20 @@ def test_every_module_has_its_place_in_the_design():
     assert [name for name in modules if f"`{name}`" not in DESIGN.read_text()] == []
 
 
+def anchors(page):
+    """What a link may name after #: the headings of a page, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
-    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = link.partition("#")
+        if "://" not in link:
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
 
 
 if __name__ == "__main__":

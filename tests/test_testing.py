@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import random
+import traceback
 from functools import partial
 
 import dm_env
@@ -102,6 +103,19 @@ def test_the_code_that_torch_generates_can_be_tried_too():
     check_value(MLP, Options(observations=["integers"], compile="inductor"), hidden=(4,))
 
 
+def test_a_complaint_shows_where_the_component_failed_and_not_its_way_through_the_kit():
+    def frames(cls):
+        with pytest.raises(Nonconformance) as caught:
+            check_value(cls, QUICK)
+        cause = caught.value.__cause__
+        return [entry.name for entry in caught.traceback[1:]], cause and cause.__traceback__
+
+    assert frames(MixesLanes) == (["checked"], None)
+    own, cause = frames(Fails)
+    assert own == ["checked"]
+    assert traceback.extract_tb(cause)[-1].name == "forward"
+
+
 # Values
 
 
@@ -126,6 +140,11 @@ class MixesLanes(Net):
     def forward(self, obs):
         values = self.net(obs)
         return values - values.mean(0, keepdim=True)
+
+
+class Fails(Net):
+    def forward(self, obs):
+        raise TypeError("no")
 
 
 class SharesObservations(Net):

@@ -7,8 +7,6 @@ method, which keeps its name and its look over the whole page.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from explore.configurations import Configuration, configurations, names_by_difference
+from explore.configurations import Configuration, by_number, configurations, names_by_difference
 from explore.errors import UserError
 from explore.gin_files import unscoped
 from explore.record import Run
@@ -65,7 +63,7 @@ class Material:
         """Those of a task together, by the numbers in their names."""
         tasks = {result.setting: result.configuration.task for result in self.results}
         first = list(tasks.values())
-        return sorted(tasks, key=lambda setting: (first.index(tasks[setting]), _by_number(setting)))
+        return sorted(tasks, key=lambda setting: (first.index(tasks[setting]), by_number(setting)))
 
     @property
     def methods(self) -> list[str]:
@@ -237,12 +235,6 @@ def mean_line(values: Traces) -> Line:
 def drawn(count: int) -> np.ndarray:
     """Which of so many points are drawn: evenly spaced, the first and the last among them."""
     return np.unique(np.linspace(0, count - 1, min(count, POINTS)).round().astype(int))
-
-
-def _by_number(name: str) -> list[tuple[float, str]]:
-    """Sorts size = 8 before size = 10."""
-    parts = re.split(r"([0-9]+(?:\.[0-9]+)?)", name)  # every second is a number
-    return [(float(part), "") if i % 2 else (math.inf, part) for i, part in enumerate(parts)]
 
 
 def _any_number(seeds: Traces) -> bool:

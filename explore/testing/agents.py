@@ -17,9 +17,10 @@ from explore.state import Tree, captured
 from explore.streams import Streams, stream
 from explore.testing import toy
 from explore.testing.lives import check_company, check_resume, experiment
-from explore.testing.promises import STANDARD, Options, Subject, difference, listed, tried
+from explore.testing.promises import STANDARD, Options, Subject, brief, difference, listed, tried
 
 
+@brief
 def check_agent(cls: type[Agent], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an agent keeps all promises of its slot.
 

@@ -14,12 +14,13 @@ from explore.interfaces import Judge
 from explore.rehearsal import rehearse_resume, seen
 from explore.testing import toy
 from explore.testing.lives import check_resume, experiment
-from explore.testing.promises import STANDARD, Options, Subject, tried
+from explore.testing.promises import STANDARD, Options, Subject, brief, tried
 
 EPISODES = 3
 MOST_STEPS = 20_000  # of an episode
 
 
+@brief
 def check_environment(cls: type[dm_env.Environment], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an environment, and its judge if it has one, keep all promises of their slot."""
     with tried("environment", cls, parameters) as subject:

@@ -19,11 +19,12 @@ from explore.testing import toy
 from explore.testing.indices import DRAWS, check_index, check_index_is_held, check_moments, check_scales
 from explore.testing.learning import agent_of, check_compiled, check_learning, learn
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, listed, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, listed, tried
 
 BATCHES = (1, 2, 5, 17)
 
 
+@brief
 def check_value(cls: type[ValueNetwork], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a value network keeps all promises of its slot."""
     with tried("value", cls, parameters) as subject:
@@ -37,6 +38,7 @@ def check_value(cls: type[ValueNetwork], options: Options = STANDARD, /, **param
         check_compiled(subject, options, parts)
 
 
+@brief
 def check_uncertainty(cls: type[UncertaintyModule], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an uncertainty module keeps all promises of its slot."""
     with tried("uncertainty", cls, parameters) as subject:

@@ -19,11 +19,12 @@ from explore.streams import stream
 from explore.testing import toy
 from explore.testing.learning import agent_of, check_compiled, copied, learn
 from explore.testing.lives import check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, tried
 
 ROWS = 7
 
 
+@brief
 def check_objective(cls: type[Objective], options: Options = STANDARD, /, **bound: Any) -> None:
     """Raises `Nonconformance` unless an objective keeps all promises of its slot.
 
@@ -138,6 +139,7 @@ def _check_gradients(subject: Subject, spec: Spec, parts: dict[str, Any]) -> Non
     )
 
 
+@brief
 def check_schedule(cls: type[Schedule], options: Options = STANDARD, /, **bound: Any) -> None:
     """Raises `Nonconformance` unless a schedule keeps all promises of its slot."""
     with tried("schedule", cls, bound) as subject:

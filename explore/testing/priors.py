@@ -10,9 +10,10 @@ import torch
 from explore.interfaces import Prior
 from explore.testing import toy
 from explore.testing.lives import check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, tried
 
 
+@brief
 def check_prior(cls: type[Prior], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a prior keeps all promises of its slot."""
     with tried("prior", cls, parameters) as subject:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec
 
 import dm_env
 import numpy as np
@@ -18,6 +19,7 @@ from explore.discovery import check_class, line_in
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Spec
 from explore.parameters import SUPPLIED, parameters
+from explore.stack import HARMLESS
 from explore.state import Misfit, Tree, Unsavable, captured, restore
 from explore.streams import global_generators
 from explore.testing import toy
@@ -29,6 +31,9 @@ KINDS = {"integers": toy.CELLS, "floats": toy.FLOATS}
 """Of observations."""
 
 LANES_APART = "let no mean, norm, sort or sum run over the first axis, which is that of the seeds"
+
+
+Parameters = ParamSpec("Parameters")
 
 
 class Nonconformance(AssertionError):
@@ -114,7 +119,9 @@ class Subject:
             raise
         except (ValueError, UserError, RunFailed, Unsavable, Misfit, Damaged) as error:
             message = str(error).strip().splitlines()[0]
-            raise Nonconformance(message if self.name in message else f"{self.name}, {what}: {message}") from error
+            if self.name in message:  # the core's own sentence: what matters is what has led to it, if anything
+                raise Nonconformance(message) from error.__cause__
+            raise Nonconformance(f"{self.name}, {what}: {message}") from error
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
             where = line_in(error, inspect.getfile(self.cls))
@@ -129,7 +136,8 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
     threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
     torch.set_num_threads(1)
     try:
-        with subject.trying("as the core uses it"):
+        with subject.trying("as the core uses it"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", HARMLESS)  # again, as pytest has filters of its own
             yield subject
     finally:
         torch.set_num_threads(threads)
@@ -143,6 +151,21 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
             "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
             "and those of initial weights from explore.nn",
         )
+
+
+def brief(check: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """A check whose complaints do not show their way through the kit, but where the component itself has failed."""
+
+    @functools.wraps(check)
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        __tracebackhide__ = True  # heeded by pytest
+        try:
+            return check(*args, **kwargs)
+        except Nonconformance as error:
+            complaint = error
+        raise complaint.with_traceback(None) from complaint.__cause__
+
+    return checked
 
 
 def difference(one: Tree, other: Tree, path: str = "") -> str:

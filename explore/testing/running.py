@@ -17,7 +17,7 @@ from explore.interfaces import Launcher, News, Observer, Task
 from explore.record import Run
 from explore.recorder import Recorder
 from explore.testing import toy
-from explore.testing.promises import STANDARD, Options, Subject, listed, tried
+from explore.testing.promises import STANDARD, Options, Subject, brief, listed, tried
 
 EPISODES, CUT = 4, 2
 LONG = 1_000  # episodes of a run that takes some seconds
@@ -34,6 +34,7 @@ class _Stop(Observer):
             raise KeyboardInterrupt
 
 
+@brief
 def check_observer(cls: type[Observer], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an observer keeps all promises of its slot.
 
@@ -98,6 +99,7 @@ def _rows(folder: Path) -> list[str]:
     return [line.rpartition(",")[0] for line in (folder / "episodes.csv").read_text().splitlines()]
 
 
+@brief
 def check_launcher(cls: type[Launcher], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a launcher keeps all promises of its slot; it starts some processes."""
     with tried("launcher", cls, parameters) as subject, tempfile.TemporaryDirectory() as name:

@@ -15,12 +15,13 @@ from explore.parts import made_up_observations
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, listed, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, listed, tried
 
 PROGRESS = (0.0, 0.5, 1.0)
 WAITING = "draw with explore.streams.uniform, normal or integers, which leave lanes out whose generator is None"
 
 
+@brief
 def check_selection(cls: type[Selection], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a selection keeps all promises of its slot.
 
