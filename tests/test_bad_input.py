@@ -82,7 +82,7 @@ def everything_in(folder):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, "there is no configuration 'mine.gin'; there are: bs10_cartpole, "),
+        (None, "there is no configuration 'mine.gin'; there are: bootdqn_bsuite_deep_sea, "),
         ("", "mine.gin is empty: it binds nothing"),
         ("# only a comment\n", "mine.gin is empty: it binds nothing"),
         ("experiment.episodes 3", "mine.gin:1: syntax error: "),
