@@ -32,7 +32,7 @@ def build_parts(
     holders = [module for module in modules if isinstance(module, Holder)]
     if len(holders) > 1:
         names = " and ".join(type(module).__name__ for module in holders)
-        raise ValueError(f"uncertainty has {names}: each is built on the value network, so only one of them can be")
+        raise ValueError(f"uncertainty has {names}: each is built on the value network, so only one can be named")
     if not holders:
         factories.append((-1, lambda spec: Members(1)))
         modules.append(Members(1))

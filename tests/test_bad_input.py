@@ -283,7 +283,7 @@ def test_a_device_that_is_not_there(refused):
         ),
         (
             ["agent.Indexed.uncertainty = [@uncertainty.Ensemble, @uncertainty.Deterministic]"],
-            "uncertainty has Ensemble and Deterministic: each replicates the value network, so only one of them can",
+            "uncertainty has Ensemble and Deterministic: each is built on the value network, so only one can be named",
         ),
         (
             [

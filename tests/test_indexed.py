@@ -153,7 +153,7 @@ def test_no_prior_has_no_twin():
 
 
 def test_two_replications_of_the_value_network_are_refused():
-    with pytest.raises(ValueError, match=r"uncertainty has Ensemble and Deterministic: .* only one of them can"):
+    with pytest.raises(ValueError, match=r"uncertainty has Ensemble and Deterministic: .* only one can be named"):
         function([MEMBERS, Deterministic])
 
 
