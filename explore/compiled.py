@@ -31,6 +31,7 @@ class CompiledUpdate:
         self.minibatches = 1 if one_hot else 5
         # Made here, as torch.compile takes no module that is made in what it compiles.
         self._networks = [_Methods(stack.trained) for stack in function.stacks]
+        torch._dynamo.reset()  # it gives up after so many variants, and counts those of earlier agents
         self._compiled = torch.compile(self._steps, fullgraph=True, dynamic=False, backend=backend)
 
     @torch.no_grad()

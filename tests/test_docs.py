@@ -162,7 +162,8 @@ def test_the_example_of_a_logger_writes_its_file(folder):
 
 
 def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder):
-    registry = discover([name for name in write_files(REFERENCE, folder) if name.endswith(".py")])
+    files = write_files(REFERENCE, folder)
+    registry = discover([name for name in files if name.endswith(".py") and not name.startswith("test_")])
     for component in registry.components.values():
         if component.source != "built in" and component.slot != "launcher":  # which takes long
             takes = ["floats"] if component.name == "TanhNet" else ["integers", "floats"]
