@@ -197,10 +197,12 @@ class _Task:
 
 
 def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
-    actions = environment.action_spec()
+    observation, actions = environment.observation_spec(), environment.action_spec()
+    if not isinstance(observation, dm_env.specs.Array):
+        raise ValueError(f"environment must have an observation_spec that is a dm_env.specs.Array, got {observation!r}")
     if not isinstance(actions, dm_env.specs.DiscreteArray):
         raise ValueError(f"environment must have discrete actions, got {actions!r}")
-    return Spec(environment.observation_spec(), int(actions.num_values), environment.reward_spec(), stages)
+    return Spec(observation, int(actions.num_values), environment.reward_spec(), stages)
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:

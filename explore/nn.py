@@ -152,10 +152,12 @@ def per_lane(factory: Callable[[], nn.Module]) -> nn.Module:
     That a seed gives the same bits in any company is sure only if the widths of the module's layers
     are multiples of 4.
     """
-    return _PerLane(factory)
+    return Lifted(factory)
 
 
-class _PerLane(nn.Module):
+class Lifted(nn.Module):
+    """What `per_lane` gives."""
+
     def __init__(self, factory: Callable[[], nn.Module]):
         super().__init__()
         modules = [self._seeded(factory, generator) for generator in _lanes()[0]]
@@ -205,5 +207,5 @@ def safe_rows(module: nn.Module) -> int:
     if told and all(told):
         return 2
     widths = [layer.outputs for layer in module.modules() if isinstance(layer, Linear)]
-    lifted = any(isinstance(layer, _PerLane) for layer in module.modules())
+    lifted = any(isinstance(layer, Lifted) for layer in module.modules())
     return VECTOR if lifted else max(2, VECTOR // math.gcd(VECTOR, *widths))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -70,7 +71,11 @@ def _attached(
         with lane_nn.lanes([stream(seed, purpose, "value", copy) for seed, copy in rows], init):
             network = value(spec)
         with lane_nn.lanes([stream(seed, purpose, "attached", copy) for seed, copy in rows], init):
-            module.attach(network, spec)
+            try:
+                module.attach(network, spec)
+            finally:  # whatever it failed at, this is why
+                if getattr(module, "network", None) is not network:
+                    raise ValueError(f"{type(module).__name__}.attach must begin with super().attach(network, spec)")
     return module
 
 
@@ -86,6 +91,7 @@ def check_parts(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[
     obs = made_up_observations(spec, generators, batch)
     for part in parts:
         rows, name = rows_of(part, seeds), type(part).__name__
+        _check_index(part, name, seeds)
         if isinstance(part, Holder):
             network = part.network
             each = obs.repeat_interleave(part.copies, 0)
@@ -95,6 +101,10 @@ def check_parts(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[
         if part.linear:
             axes = ["lanes", "batch", "actions", "heads" if isinstance(part, ScaleModule) else "size"]
             found = _check(part, name, rows, part, obs, axes, spec, part.size)
+            variance = _called(name, "variance", part.variance, part.finish(found))
+            if list(variance.shape) != [*found.shape[:3]]:
+                shape = f"expected [lanes, batch, actions] = {[*found.shape[:3]]}"
+                raise ValueError(f"{name} gives a variance of shape {[*variance.shape]}, {shape}")
             if isinstance(part, ScaleModule) and not part.signed and bool((part.finish(found) < 0).any()):
                 raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
         else:
@@ -104,6 +114,37 @@ def check_parts(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[
                 return part.values(part(obs), index)
 
             _check(part, name, rows, values, obs, ["lanes", "batch", "draws", "actions"], spec, draws)
+
+
+def _check_index(part: UncertaintyModule, name: str, seeds: Sequence[int]) -> None:
+    """An index of the wrong length, or drawn from elsewhere than its seed's generator, is refused too."""
+    if not isinstance(getattr(part, "size", None), int) or part.size < 1:
+        raise ValueError(f"{name} has no size: set self.size, the length of its index, when it is built or attached")
+
+    def drawn(seeds: Sequence[int]) -> Tensor:
+        return _called(name, "draw", part.draw, [stream(seed, "check index") for seed in seeds], 2, 3)
+
+    found, mean = drawn(seeds), _called(name, "mean_index", part.mean_index)
+    if list(found.shape) != [len(seeds), 2, 3, part.size]:
+        expected = f"[lanes, *shape, size] = {[len(seeds), 2, 3, part.size]}"
+        raise ValueError(f"{name} draws indices of shape {list(found.shape)}, expected {expected}")
+    if list(mean.shape) != [part.size]:
+        raise ValueError(f"{name} has a mean index of shape {list(mean.shape)}, expected [size] = {[part.size]}")
+    if not (torch.equal(found, drawn(seeds)) and torch.equal(found[-1:], drawn(seeds[-1:]))):
+        raise ValueError(
+            f"{name} draws a seed's index from elsewhere than that seed's generator; draw with "
+            "explore.streams.uniform, normal or integers"
+        )
+
+
+def _called(name: str, method: str, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    try:
+        return function(*arguments)
+    except NotImplementedError as error:
+        raise ValueError(f"{name} lacks the method {method}") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"{name}.{method} fails: {reason}") from error
 
 
 def _check(
@@ -117,6 +158,11 @@ def _check(
     other: int = 0,
 ) -> Tensor:
     """What a function of the network's gives, if it is of the shape that these axes have, and each lane's own."""
+    for module in network.modules():
+        for attribute, kept in vars(module).items():
+            layers = isinstance(kept, list | tuple) and any(isinstance(entry, nn.Module) for entry in kept)
+            if layers and not isinstance(module, lane_nn.Lifted):
+                raise ValueError(f"{name} keeps layers in a plain list, {attribute}; use torch.nn.ModuleList")
     for parameter, tensor in network.named_parameters():
         if tensor.dim() < 1 or len(tensor) != rows:
             raise ValueError(
@@ -158,6 +204,8 @@ def _lanes_are_apart(
 def _output(function: Callable[[Tensor], Tensor], name: str, obs: Tensor) -> Tensor:
     try:
         output = function(obs)
+    except NotImplementedError as error:
+        raise ValueError(f"{name} lacks a method that it needs, such as forward") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ValueError(f"{name} fails on observations of shape {list(obs.shape)}: {reason}") from error

@@ -7,14 +7,14 @@ environment whose state is put back on a new one goes on the same, as a run that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import dm_env
 import numpy as np
 import torch
 from torch import Tensor
 
-from explore.errors import RunFailed
+from explore.errors import RunFailed, UserError
 from explore.interfaces import Beliefs, Selection
 from explore.learner import Learner, chosen
 from explore.parts import made_up_observations
@@ -30,21 +30,39 @@ STEPS, MOST_STEPS = 100, 1100  # an environment plays so many steps and on to th
 def rehearse(learner: Learner, selections: Sequence[Selection], replay: Replay) -> None:
     """Raises `ValueError` with the name of a selection or objective that fails or gives what it should not."""
     function, rows = learner.function, 4
-    generators = [stream(seed, "rehearsal") for seed in function.seeds]
-    obs = made_up_observations(function.spec, generators, rows).to(function.device)
+
+    def generators() -> list[np.random.Generator]:
+        return [stream(seed, "rehearsal") for seed in function.seeds]
+
+    obs = made_up_observations(function.spec, generators(), rows).to(function.device)
     features = function.acting_features(obs[:, :1])
+    index = function.draw(generators(), 1, 1)
     for selection in selections:
-        beliefs = Beliefs(function, features, function.draw(generators, 1, 1), generators, 0.0)
-        _tried(type(selection).__name__, chosen, selection, beliefs, 1)
-    batch = made_up_batch(obs, generators, replay, function.spec.num_actions)
-    found = _tried(type(learner.objective).__name__, learner.losses_of, batch, generators)
+        name = type(selection).__name__
+        one, other = (
+            _tried(name, chosen, selection, Beliefs(function, features, index, generators(), 0.0), 1) for _ in range(2)
+        )
+        if not torch.equal(one, other):
+            raise ValueError(
+                f"{name} selects another action each time; take random numbers from beliefs.generators with "
+                "explore.streams.uniform, normal or integers"
+            )
+    batch = made_up_batch(obs, generators(), replay, function.spec.num_actions)
     name, expected = type(learner.objective).__name__, list(learner.objective.losses)
+    found = _tried(name, learner.losses_of, batch, generators())
     if list(found) != expected:
         raise ValueError(f"{name} gives the losses {list(found)}, but names {expected} in its `losses`")
     for loss, tensor in found.items():
         if list(tensor.shape) != [len(function.seeds)]:
             raise ValueError(
                 f"{name} gives {loss} of shape {list(tensor.shape)}, expected [lanes] = {[len(function.seeds)]}"
+            )
+    batch.reward[0] += 1
+    for loss, tensor in _tried(name, learner.losses_of, batch, generators()).items():
+        if not torch.allclose(tensor[1:], found[loss][1:]):
+            raise ValueError(
+                f"{name} mixes lanes: other rewards of the first seed, or random numbers that are not from "
+                f"phase.generators, change {loss} of another seed"
             )
 
 
@@ -128,7 +146,20 @@ def _played(
 
 
 def _moved(environment: dm_env.Environment, move: int | None) -> dm_env.TimeStep:
-    return environment.reset() if move is None else environment.step(move)
+    """Moves it, and raises `UserError` if what comes of it is no timestep that fits its specs."""
+    timestep = environment.reset() if move is None else environment.step(move)
+    name, method = f"environment.{type(environment).__name__}", "reset" if move is None else "step"
+    if not isinstance(timestep, dm_env.TimeStep):
+        wanted = "a dm_env.TimeStep, as dm_env.restart, transition and termination make them"
+        raise UserError(f"{name}.{method} must return {wanted}, got {type(timestep).__name__}")
+    spec, observation = environment.observation_spec(), np.asarray(timestep.observation)
+    if observation.shape != spec.shape:
+        raise UserError(f"{name} observes shape {list(observation.shape)}, its spec says {list(spec.shape)}")
+    if isinstance(spec, dm_env.specs.DiscreteArray) and not 0 <= observation < spec.num_values:
+        raise UserError(f"{name} observes {observation}, its spec says from 0 to {spec.num_values - 1}")
+    if move is not None and not (isinstance(timestep.reward, SupportsFloat) and np.isfinite(float(timestep.reward))):
+        raise UserError(f"{name} gives the reward {timestep.reward!r}, which is no finite number")
+    return timestep
 
 
 def seen(value: Any) -> Any:

@@ -18,7 +18,7 @@ from torch import nn
 from explore import nn as lane_nn
 from explore.errors import RunFailed
 from explore.indexed import IndexedValue
-from explore.interfaces import ScaleModule, UncertaintyModule, ValueNetwork
+from explore.interfaces import Holder, ScaleModule, UncertaintyModule, ValueNetwork
 from explore.streams import stream
 
 SEEDS = (0, 5)
@@ -245,3 +245,75 @@ def test_modules_of_third_parties_add_up_with_the_built_in():
     parts = [part.values(f, i) for part, f, i in zip(q.parts, features, index)]
     torch.testing.assert_close(q.values(features, index), sum(parts))
     torch.testing.assert_close(q.values(features, index).std(2), q.std(features), rtol=0.03, atol=0)
+
+
+class Plain(Circle):
+    """Which the broken ones below differ from in one thing."""
+
+
+class Unattached(Holder):
+    size = 1
+
+    def attach(self, network, spec):
+        self.layers()
+
+
+class Sizeless(Plain):
+    size = None
+
+
+class Undrawn(UncertaintyModule):
+    size = 2
+
+    def __init__(self, spec):
+        super().__init__()
+
+
+class Invariant(Plain):
+    variance = UncertaintyModule.variance
+
+
+class Short(Plain):
+    def draw(self, generators, *shape):
+        return super().draw(generators, *shape)[..., :1]
+
+
+class FromAnywhere(Plain):
+    def draw(self, generators, *shape):
+        return torch.randn(len(generators), *shape, 2)
+
+
+class FromTheFirst(Plain):
+    def draw(self, generators, *shape):
+        return super().draw([generators[0]], *shape).expand(len(generators), *shape, 2)
+
+
+class Centred(Plain):
+    def mean_index(self):
+        return torch.zeros(1)
+
+
+class Listed(Plain):
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.nets = [self.net]
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        (lambda spec: Unattached(), r"Unattached\.attach must begin with super\(\)\.attach\(network, spec\)"),
+        (Sizeless, r"Sizeless has no size: set self\.size"),
+        (Undrawn, "Undrawn lacks the method draw"),
+        (Invariant, "Invariant lacks the method variance"),
+        (Short, r"Short draws indices of shape \[2, 2, 3, 1\], expected \[lanes, \*shape, size\] = \[2, 2, 3, 2\]"),
+        (FromAnywhere, "FromAnywhere draws a seed's index from elsewhere than that seed's generator"),
+        (FromTheFirst, "FromTheFirst draws a seed's index from elsewhere than that seed's generator"),
+        (Centred, r"Centred has a mean index of shape \[1\], expected \[size\] = \[2\]"),
+        (Listed, r"Listed keeps layers in a plain list, nets; use torch\.nn\.ModuleList"),
+    ],
+)
+def test_a_module_that_forgets_something_is_told_what(module, message):
+    function([Plain])
+    with pytest.raises(ValueError, match=message):
+        function([module])

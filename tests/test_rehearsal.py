@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 import pytest
 import torch
-from building import BSP, PINS, build, live, weights
+from building import BSP, CELLS, PINS, Walk, build, live, weights
 from dm_env import specs
 from explore_epinet import Epinet
 from explore_hypermodel import Hypermodel
@@ -21,6 +21,7 @@ from explore_softplus_heads import SoftplusHeads
 from test_state import ENVIRONMENTS, Holder
 
 from explore import nn as lane_nn
+from explore.errors import UserError
 from explore.interfaces import ScaleModule, Selection, ValueNetwork
 from explore.rehearsal import rehearse, rehearse_resume
 from explore.state import Unsavable
@@ -176,6 +177,62 @@ def test_the_compiled_step_learns_as_the_eager_one(parts):
     live(compiled, 8)
     for one, other in zip(weights(eager)[0], weights(compiled)[0]):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+class Whimsical(Selection):
+    def scores(self, beliefs):
+        return torch.randn(beliefs.mean().shape)
+
+
+class Averaging(SampledTD):
+    def loss(self, function, features, prepared):
+        return {name: loss / loss.mean() for name, loss in super().loss(function, features, prepared).items()}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"acting": Whimsical}, r"Whimsical selects another action each time; .* beliefs\.generators"),
+        ({"objective": Averaging}, "Averaging mixes lanes: other rewards of the first seed"),
+    ],
+)
+def test_what_ties_seeds_together_is_refused(parts, message):
+    with pytest.raises(ValueError, match=message):
+        build(range(8), **parts)
+
+
+class Gym(Walk):
+    def step(self, action):
+        return np.zeros((2, 2)), 1.0, False, {}
+
+
+class Flat(Walk):
+    def reset(self):
+        return dm_env.restart(np.zeros(4, np.float32))
+
+
+class Outside(Walk):
+    def _observation(self):
+        return np.int32(9)
+
+
+class Unpaid(Walk):
+    def step(self, action):
+        return super().step(action)._replace(reward=None)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (Gym, r"environment\.Gym\.step must return a dm_env\.TimeStep, .*, got tuple"),
+        (Flat, r"environment\.Flat observes shape \[4\], its spec says \[2, 2\]"),
+        (partial(Outside, spec=CELLS), r"environment\.Outside observes 9, its spec says from 0 to 8"),
+        (Unpaid, r"environment\.Unpaid gives the reward None, which is no finite number"),
+    ],
+)
+def test_an_environment_that_breaks_its_contract_is_told_how(environment, message):
+    with pytest.raises(UserError, match=message):
+        rehearse_resume(lambda: environment(seed=0), "environment.Some")
 
 
 def test_an_agent_may_keep_the_observations_it_acted_on():
