@@ -36,12 +36,10 @@ def rehearse(learner: Learner, selections: Sequence[Selection], replay: Replay) 
 
     obs = made_up_observations(function.spec, generators(), rows).to(function.device)
     features = function.acting_features(obs[:, :1])
-    index = function.draw(generators(), 1, 1)
     for selection in selections:
         name = type(selection).__name__
-        one, other = (
-            _tried(name, chosen, selection, Beliefs(function, features, index, generators(), 0.0), 1) for _ in range(2)
-        )
+        beliefs = [Beliefs(function, features, function.draw(generators(), 1, 1), generators(), 0.0) for _ in range(2)]
+        one, other = (_tried(name, chosen, selection, each, 1) for each in beliefs)
         if not torch.equal(one, other):
             raise ValueError(
                 f"{name} selects another action each time; take random numbers from beliefs.generators with "
