@@ -148,7 +148,9 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
         subject.require(
             not used or slot == "launcher",  # which is no part of a run
             f"draws from the global generator of {listed(used)}, which ties seeds together",
-            "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
+            "take random numbers from np.random.default_rng(seed), with the seed it is built with"
+            if slot == "environment"
+            else "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
             "and those of initial weights from explore.nn",
         )
 
