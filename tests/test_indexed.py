@@ -278,16 +278,6 @@ class Short(Plain):
         return super().draw(generators, *shape)[..., :1]
 
 
-class FromAnywhere(Plain):
-    def draw(self, generators, *shape):
-        return torch.randn(len(generators), *shape, 2)
-
-
-class FromTheFirst(Plain):
-    def draw(self, generators, *shape):
-        return super().draw([generators[0]], *shape).expand(len(generators), *shape, 2)
-
-
 class Centred(Plain):
     def mean_index(self):
         return torch.zeros(1)
@@ -307,8 +297,6 @@ class Listed(Plain):
         (Undrawn, "Undrawn lacks the method draw"),
         (Invariant, "Invariant lacks the method variance"),
         (Short, r"Short draws indices of shape \[2, 2, 3, 1\], expected \[lanes, \*shape, size\] = \[2, 2, 3, 2\]"),
-        (FromAnywhere, "FromAnywhere draws a seed's index from elsewhere than that seed's generator"),
-        (FromTheFirst, "FromTheFirst draws a seed's index from elsewhere than that seed's generator"),
         (Centred, r"Centred has a mean index of shape \[1\], expected \[size\] = \[2\]"),
         (Listed, r"Listed keeps layers in a plain list, nets; use torch\.nn\.ModuleList"),
     ],

@@ -179,28 +179,6 @@ def test_the_compiled_step_learns_as_the_eager_one(parts):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-class Whimsical(Selection):
-    def scores(self, beliefs):
-        return torch.randn(beliefs.mean().shape)
-
-
-class Averaging(SampledTD):
-    def loss(self, function, features, prepared):
-        return {name: loss / loss.mean() for name, loss in super().loss(function, features, prepared).items()}
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"acting": Whimsical}, r"Whimsical selects another action each time; .* beliefs\.generators"),
-        ({"objective": Averaging}, "Averaging mixes lanes: other rewards of the first seed"),
-    ],
-)
-def test_what_ties_seeds_together_is_refused(parts, message):
-    with pytest.raises(ValueError, match=message):
-        build(range(8), **parts)
-
-
 class Gym(Walk):
     def step(self, action):
         return np.zeros((2, 2)), 1.0, False, {}

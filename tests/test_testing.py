@@ -427,7 +427,7 @@ BROKEN_MODULES = [
     (DrawsTorch, "DrawsTorch draws from the global generator of torch"),
     (
         DrawsFromTheFirst,
-        "DrawsFromTheFirst draws a seed's index from elsewhere than that seed's generator; draw with",
+        "DrawsFromTheFirst does not draw the index of a seed from that seed's generator in draw: draw with",
     ),
     (NeedsEveryGenerator, r"fails in draw where a generator is None, as of a lane that waits \(.*py:\d+\): Attribute"),
     (FlipsTheIndex, "FlipsTheIndex changes the index that is held for the episode: do not assign to the index"),
@@ -663,7 +663,7 @@ class KeepsCount(SampledTD):
     [
         (Misnamed, r"Misnamed gives the losses \['loss'\], but names \['td'\] in its `losses`"),
         (OneForAll, r"OneForAll gives loss of shape \[\], expected \[lanes\]"),
-        (Shared, "Shared mixes lanes: other rewards of the first seed, .* change loss of another seed"),
+        (Shared, "Shared mixes lanes: the loss of one seed has a gradient in another's network"),
         (NoGradient, "NoGradient trains nothing: its loss has no gradient: loss must depend on `features`"),
         (Logarithm, "Logarithm gives loss that is not finite"),
         (Flattens, r"Flattens prepares extra of shape \[7\] for 7 transitions of 1 seeds: it must be \[lanes, batch"),
