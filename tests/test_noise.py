@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -98,15 +99,25 @@ def test_without_noise_it_is_the_value_network():
     torch.testing.assert_close(mean, q.stacks[0].trained.network(obs))
 
 
-def test_a_phase_has_one_noise_for_all_its_transitions_and_another_for_its_targets(monkeypatch):
-    agent = build(uncertainty=NoisyNet, objective=partial(SampledTD, target_index="fresh"), prior=NoPrior)
-    seen = []
-    values = agent.function.values
-    monkeypatch.setattr(agent.function, "values", lambda f, i: seen.append(i[0]) or values(f, i))
-    live(agent, 4)
-    learning = [index for index in seen if index.shape[1:3] == (1, 1) and index.requires_grad is False]
-    assert all(index.shape[1] == 1 for index in seen)
-    assert len({float(index.sum()) for index in learning}) > 4
+@pytest.mark.parametrize("target_index", ["same", "fresh"])
+def test_a_phase_has_one_noise_for_all_its_transitions_and_if_fresh_another_for_its_targets(target_index, monkeypatch):
+    agent = build(uncertainty=NoisyNet, objective=partial(SampledTD, target_index=target_index), prior=NoPrior)
+    prepare, learned, targets = agent.objective.prepare, [], []
+
+    def watched(phase):
+        select = phase.select
+        phase.select = lambda index: targets.append(index[0]) or select(index)
+        prepared = prepare(phase)
+        learned.append(prepared["index"][0])
+        return prepared
+
+    monkeypatch.setattr(agent.objective, "prepare", watched)
+    live(agent, 6)
+    assert len(learned) > 2 and {tuple(index.shape) for index in learned + targets} == {
+        (2, 1, 1, agent.function.holder.size)
+    }
+    assert all(torch.equal(*both) == (target_index == "same") for both in zip(learned, targets, strict=True))
+    assert not any(torch.equal(one, other) for one, other in pairwise(learned))
 
 
 @pytest.mark.parametrize("spec", [FLOATS, CELLS], ids=["floats", "cells"])
