@@ -22,9 +22,9 @@ from bsuite.environments.deep_sea import DeepSea
 from rich.console import Console
 from rich.table import Table
 
-from explore.config import binding, load
-from explore.discovery import discover
-from explore.loop import play
+from explore._config.configuration import binding, load
+from explore._config.discovery import discover
+from explore._running.loop import play
 
 try:
     import haiku as hk

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import explore
-from explore.gin_files import binding
-from explore.recorder import Recorder
+from explore._config.gin_files import binding
+from explore._running.run_writer import Recorder
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ import torch
 from bsuite.environments.deep_sea import DeepSea
 from reference_hyperagent import HyperAgent
 
-from explore.config import load
-from explore.discovery import discover
+from explore._config.configuration import load
+from explore._config.discovery import discover
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 from speed import CARTPOLE, DEEP_SEA, measure, ours
 
-from explore.config import binding
-from explore.discovery import Registry, discover
+from explore._config.configuration import binding
+from explore._config.discovery import Registry, discover
 
 PAGE = Path(__file__).parent.parent / "docs" / "plugins.md"
 FILES = ("cosine_heads.py", "fast_heads.py")

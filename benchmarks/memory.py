@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from explore.config import binding, load
-from explore.discovery import discover
-from explore.experiment import Experiment
-from explore.loop import play
+from explore._config.configuration import binding, load
+from explore._config.discovery import discover
+from explore._running.experiment import Experiment
+from explore._running.loop import play
 
 
 def fill(experiment: Experiment) -> None:

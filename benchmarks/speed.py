@@ -26,9 +26,9 @@ from reference_pins import PINs
 from rich.console import Console
 from rich.table import Table
 
-from explore.config import binding, load
-from explore.discovery import Registry, discover
-from explore.loop import play
+from explore._config.configuration import binding, load
+from explore._config.discovery import Registry, discover
+from explore._running.loop import play
 
 
 class Cost(NamedTuple):

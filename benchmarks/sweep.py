@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import explore
-from explore.gin_files import binding
+from explore._config.gin_files import binding
 
 
 def main() -> None:

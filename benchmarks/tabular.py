@@ -15,10 +15,10 @@ import time
 
 import numpy as np
 import torch
-from explore_random_mdp import RandomMDP
+from explore_plugins.random_mdp import RandomMDP
 
-from explore.config import binding, load
-from explore.discovery import discover
+from explore._config.configuration import binding, load
+from explore._config.discovery import discover
 from explore.streams import integer_seed
 
 GOAL = 60.0  # seconds, of 200 MDPs and 2,000 episodes

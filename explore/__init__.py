@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from explore.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from explore.record import Run
-    from explore.runner import load_agent, run
-    from explore.sweeper import sweep
+    from explore._running.run import load_agent, run
+    from explore._storage.run_folder import Run
+    from explore._sweeps.sweeper import sweep
 
 __version__ = "0.1.0"
 __all__ = ["Run", "__version__", "hookimpl", "load_agent", "run", "sweep"]
 
-_HOMES = {"Run": "record", "load_agent": "runner", "run": "runner", "sweep": "sweeper"}
+_HOMES = {"Run": "_storage.run_folder", "load_agent": "_running.run", "run": "_running.run", "sweep": "_sweeps.sweeper"}
 
 
 def __getattr__(name: str) -> Any:

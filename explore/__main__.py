@@ -1,5 +1,5 @@
 """`python -m explore` is `explore`."""
 
-from explore.cli import main
+from explore._cli.main import main
 
 raise SystemExit(main())

@@ -24,6 +24,12 @@ class RunFailed(Exception):
     exit_code = 1
 
 
+class SweepFailed(RunFailed):
+    """Some cells of a sweep failed. Exit code 3."""
+
+    exit_code = 3
+
+
 class Interrupted(KeyboardInterrupt):
     """Someone stopped the run: Ctrl-C (exit code 130), SIGTERM (143) or SIGHUP (129)."""
 

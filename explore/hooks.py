@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from explore.record import Run
+    from explore._storage.run_folder import Run
 
 hookspec = pluggy.HookspecMarker("explore")
 hookimpl = pluggy.HookimplMarker("explore")

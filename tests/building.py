@@ -8,10 +8,10 @@ from typing import Any
 import dm_env
 import numpy as np
 import torch
-from explore_indexed_agent import Indexed
+from explore_plugins.indexed_agent import Indexed
 
+from explore._running.loop import Progress, train
 from explore.interfaces import Judge, Spec
-from explore.loop import Progress, train
 from explore.streams import Streams
 from explore.testing.toy import CELLS, FLOATS, Walk, bsp, pins
 

@@ -24,17 +24,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from explore_bsuite import Bsuite
-from explore_cartpole_swingup import CartpoleSwingup
-from explore_deep_sea import DeepSea
-from explore_indexed_agent import Indexed
+from explore_plugins.bsuite import Bsuite
+from explore_plugins.cartpole_swingup import CartpoleSwingup
+from explore_plugins.deep_sea import DeepSea
+from explore_plugins.indexed_agent import Indexed
 
-from explore import cli, files
-from explore import rows as csv_rows
-from explore.checkpoint import StoredArray
-from explore.experiment import Experiment
-from explore.learner import Learner
-from explore.record import Run
+from explore._cli import main as cli
+from explore._learning.learner import Learner
+from explore._running.experiment import Experiment
+from explore._storage import episodes_csv as csv_rows
+from explore._storage import files
+from explore._storage.checkpoints import StoredArray
+from explore._storage.run_folder import Run
 
 CALLS = (
     *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),

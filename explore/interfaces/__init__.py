@@ -11,7 +11,7 @@ wrong a component reports with a plain `ValueError("heads must be at least 1, go
 adds where.
 
 What a component keeps in its attributes is saved in checkpoints and put back when a run is resumed
-(`explore.state` says what can be saved). One that keeps something else, or wants less to be saved,
+(`explore._state` says what can be saved). One that keeps something else, or wants less to be saved,
 has the methods `state_dict() -> dict` and `load_state_dict(state)`, as in torch.
 
 Every tensor has a leading axis of lanes, one per seed. Shapes are written in terms of

@@ -17,7 +17,7 @@ class Agent(ABC):
     has ended waits: it is not `active`, its action is ignored, and none of its random numbers may
     be drawn.
 
-    Checkpoints keep its attributes, and those of what it is made of (see `explore.state`).
+    Checkpoints keep its attributes, and those of what it is made of (see `explore._state`).
     """
 
     columns: tuple[str, ...] = ()  # what `metrics` returns, the agent's columns of `episodes.csv`

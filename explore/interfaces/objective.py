@@ -14,7 +14,7 @@ from explore.interfaces.selection import Features, Index
 from explore.streams import Generators
 
 if TYPE_CHECKING:
-    from explore.indexed import IndexedValue
+    from explore._values.indexed_value import IndexedValue
 
 
 @dataclass

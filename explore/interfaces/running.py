@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from explore.record import Run
+    from explore._storage.run_folder import Run
 
 
 class Observer:

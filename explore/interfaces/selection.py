@@ -12,7 +12,7 @@ from torch import Tensor
 from explore.streams import Generators, uniform
 
 if TYPE_CHECKING:
-    from explore.indexed import IndexedValue
+    from explore._values.indexed_value import IndexedValue
 
 
 @dataclass

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from explore.experiment import Experiment
+from explore._running.experiment import Experiment
+from explore._running.loop import play
+from explore._state import Tree, captured
+from explore._values.parts import made_up_observations
 from explore.interfaces import Agent, Spec
-from explore.loop import play
-from explore.parts import made_up_observations
-from explore.state import Tree, captured
 from explore.streams import Streams, stream
 from explore.testing import toy
 from explore.testing.lives import check_company, check_resume, experiment

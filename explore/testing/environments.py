@@ -10,8 +10,8 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from explore._learning.rehearsal import rehearse_resume, seen
 from explore.interfaces import Judge
-from explore.rehearsal import rehearse_resume, seen
 from explore.testing import toy
 from explore.testing.lives import check_resume, experiment
 from explore.testing.promises import STANDARD, Options, Subject, brief, tried

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explore.indexed import IndexedValue
+from explore._running.loop import play
+from explore._values.indexed_value import IndexedValue
+from explore._values.parts import made_up_observations
 from explore.interfaces import ScaleModule, Spec, UncertaintyModule
-from explore.loop import play
-from explore.parts import made_up_observations
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.learning import agent_of

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explore.compiled import CompiledUpdate
-from explore.indexed import IndexedValue
+from explore._learning.compiled import CompiledUpdate
+from explore._learning.rehearsal import made_up_batch
+from explore._values.indexed_value import IndexedValue
+from explore._values.parts import made_up_observations
 from explore.interfaces import Spec
-from explore.parts import made_up_observations
-from explore.rehearsal import made_up_batch
 from explore.streams import Streams, stream
 from explore.testing import toy
 from explore.testing.promises import LANES_APART, Options, Subject

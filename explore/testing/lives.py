@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from explore.checkpoint import Checkpoints
-from explore.experiment import Experiment
+from explore._running.experiment import Experiment
+from explore._running.visits import beliefs
+from explore._storage.checkpoints import Checkpoints
+from explore._values.parts import made_up_observations
 from explore.interfaces import Spec
-from explore.parts import made_up_observations
-from explore.sightings import beliefs
 from explore.streams import stream
 from explore.testing.promises import Subject, difference, listed
 

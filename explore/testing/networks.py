@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explore.indexed import IndexedValue
+from explore._values.indexed_value import IndexedValue
+from explore._values.parts import made_up_observations
 from explore.interfaces import Spec, UncertaintyModule, ValueNetwork
 from explore.nn import Linear, hidden
-from explore.parts import made_up_observations
 from explore.streams import stream
 from explore.testing import toy
 from explore.testing.indices import DRAWS, check_index, check_index_is_held, check_moments, check_scales

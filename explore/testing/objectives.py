@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from explore._config.parameters import parameters
+from explore._learning.rehearsal import made_up_batch
+from explore._values.parts import made_up_observations
 from explore.interfaces import Objective, Schedule, Spec
-from explore.parameters import parameters
-from explore.parts import made_up_observations
-from explore.rehearsal import made_up_batch
 from explore.streams import stream
 from explore.testing import toy
 from explore.testing.learning import agent_of, check_compiled, copied, learn

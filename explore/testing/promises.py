@@ -14,13 +14,13 @@ import dm_env
 import numpy as np
 import torch
 
-from explore.checkpoint import Damaged
-from explore.discovery import check_class, line_in
+from explore._config.discovery import check_class, line_in
+from explore._config.parameters import SUPPLIED, parameters
+from explore._state import Misfit, Tree, Unsavable, captured, restore
+from explore._storage.checkpoints import Damaged
+from explore._values.stack import HARMLESS
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Spec
-from explore.parameters import SUPPLIED, parameters
-from explore.stack import HARMLESS
-from explore.state import Misfit, Tree, Unsavable, captured, restore
 from explore.streams import global_generators
 from explore.testing import toy
 

@@ -9,13 +9,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from explore import files
-from explore.discovery import Component, Registry
+from explore._config.discovery import Component, Registry
+from explore._running.experiment import Experiment
+from explore._running.run_writer import Recorder
+from explore._storage import files
+from explore._storage.run_folder import Run
 from explore.errors import Interrupted
-from explore.experiment import Experiment
 from explore.interfaces import Launcher, News, Observer, Task
-from explore.record import Run
-from explore.recorder import Recorder
 from explore.testing import toy
 from explore.testing.promises import STANDARD, Options, Subject, brief, listed, tried
 

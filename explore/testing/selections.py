@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explore.indexed import IndexedValue
+from explore._learning.learner import chosen
+from explore._values.indexed_value import IndexedValue
+from explore._values.parts import made_up_observations
 from explore.interfaces import Beliefs, Index, Selection, Spec
-from explore.learner import chosen
-from explore.parts import made_up_observations
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume

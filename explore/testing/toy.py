@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from dm_env import specs
 
-from explore.discovery import Component, discover
+from explore._config.discovery import Component, discover
 from explore.interfaces import Agent, Spec, Streams
 
 ACTIONS = 3

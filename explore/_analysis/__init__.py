@@ -1,0 +1,1 @@
+"""What files of runs say: comparisons, statistics, reports. Imports no torch."""

@@ -1,0 +1,93 @@
+"""From runs to sections with pictures: the report of finished runs, and the picture of one that is going.
+
+All is read from the files of runs, and nothing of theirs is run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from explore._analysis.groups import finished, run_folders
+from explore._storage import files
+from explore._storage.run_folder import Run
+from explore.errors import UserError
+
+if TYPE_CHECKING:
+    from explore._analysis.report.data import Material
+    from explore._analysis.report.section import Section
+
+
+def report(folders: Sequence[str | Path], out: str | Path) -> Path:
+    """Writes a page on the runs in these folders, each that of a run or of a sweep; raises `UserError`."""
+    out = Path(out)
+    _check_place(out)
+    runs, left_out = finished(run_folders(folders))
+    from explore._analysis.report.data import material
+    from explore._analysis.report.page import page
+    from explore._analysis.report.tables import what_is_common
+
+    found = material(runs, left_out)
+    if not found.results:
+        reasons = f": {'; '.join(found.left_out)}" if found.left_out else ""
+        hint = "; a run that is going can be seen with explore watch" if " is running" in reasons else ""
+        raise UserError(f"there is no finished run to report on{reasons}{hint}")
+    shown = [*sections(found), what_is_common(found)]
+    text = page(f"Report on {_tasks(found)}", shown, subtitle=_extent(found))
+    try:
+        files.write(out, text)
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror}") from error
+    return out
+
+
+def sections(found: Material) -> list[Section]:
+    """A report, from what was run to what was believed; sections with nothing to show are left out."""
+    from explore._analysis.report import tables
+    from explore._analysis.report.aggregates import aggregates
+    from explore._analysis.report.best_episode import best_episodes
+    from explore._analysis.report.costs import costs
+    from explore._analysis.report.learning import learning
+    from explore._analysis.report.maps import maps
+    from explore._analysis.report.regret import regret
+    from explore._analysis.report.solving import solving
+
+    told = [tables.what_was_run(found), *tables.how_they_differ(found), *tables.scores(found)]
+    shown = [draw(found) for draw in (learning, regret, solving, aggregates, costs, maps, best_episodes)]
+    return [*told, *(section for section in shown if section)]
+
+
+def sections_of_run(run: Run) -> list[Section]:
+    """A run as it is now, over or not: how far it is, how it learns, and what it believes; raises `UserError`."""
+    from explore._analysis.report.best_episode import best_episodes
+    from explore._analysis.report.data import going
+    from explore._analysis.report.learning import learning
+    from explore._analysis.report.maps import maps
+    from explore._analysis.report.tables import progress
+
+    found = going(run)
+    shown = [draw(found) for draw in (learning, maps, best_episodes)]
+    return [progress(run, found), *(section for section in shown if section)]
+
+
+def _tasks(found: Material) -> str:
+    tasks = list(dict.fromkeys(result.configuration.task for result in found.results))
+    return " and ".join(tasks) if len(tasks) <= 3 else f"{len(tasks)} tasks"
+
+
+def _extent(found: Material) -> str:
+    seeds = sum(len(result.seeds) for result in found.results)
+    counts = {"configuration": len(found.results), "seed": seeds}
+    return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items()) + " in all"
+
+
+def _check_place(out: Path) -> None:
+    """Raises `UserError` unless a file can be put there: said before the work is done."""
+    if os.path.isdir(out):
+        raise UserError(f"{out} is a folder; say which file to write, such as {out / 'report.html'}")
+    if out.exists() and out.suffix not in (".html", ".htm"):
+        raise UserError(f"{out} exists, and is no page; say which file to write, such as {out.with_suffix('.html')}")
+    if not os.path.isdir(out.parent):
+        raise UserError(f"there is no folder {out.parent} to write {out.name} to")

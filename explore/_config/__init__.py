@@ -1,0 +1,1 @@
+"""From a gin file to the components it names."""

@@ -1,0 +1,251 @@
+"""Finds plugins and the components they supply: built-ins, then entry points, then `-p`.
+
+A plugin is taken in whole or not at all. One that came by itself and is broken is listed in
+`Registry.failed` and does not stop the others; one that the user named is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dm_env
+import pluggy
+from explore_plugins import BUILT_INS
+
+from explore import __version__, hooks
+from explore._config.fingerprint import fingerprint
+from explore.errors import UserError
+from explore.interfaces import SLOTS
+
+
+@dataclass(frozen=True)
+class Component:
+    """A class that a plugin supplies for a slot."""
+
+    slot: str
+    name: str
+    cls: type
+    plugin: str
+    source: str
+
+    @property
+    def selector(self) -> str:
+        """Its name in a configuration, `slot.Name`."""
+        return f"{self.slot}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that has been taken in; one without components only watches runs."""
+
+    name: str
+    source: str  # "built in", "entry point (distribution version)" or what followed -p
+    version: str
+    module: Any = field(repr=False)
+    components: tuple[Component, ...]
+
+    @property
+    def sha256(self) -> str | None:
+        """Of its code, as it is now."""
+        return fingerprint(self.module)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A plugin that could not be taken in, and why, in one line."""
+
+    name: str
+    source: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"plugin {self.name} ({self.source}) is left out: {self.reason}"
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    name: str
+    source: str
+    version: str
+    load: Callable[[], Any]
+    named: bool = False  # by the user
+
+
+class Registry:
+    """What has been found: `components` by `slot.Name`, `plugins`, and the `failed` ones."""
+
+    def __init__(self) -> None:
+        self.components: dict[str, Component] = {}
+        self.plugins: list[Plugin] = []
+        self.failed: list[Failure] = []
+        self._manager = pluggy.PluginManager("explore")
+        self._manager.add_hookspecs(hooks)
+
+    @property
+    def hook(self) -> Any:
+        """Calls a hook of every plugin: `registry.hook.explore_run_started(run=run)`."""
+        return self._manager.hook
+
+    def add(self, candidate: _Candidate) -> None:
+        """Takes in a plugin, or raises `UserError` with the reason and changes nothing."""
+        module = _call(candidate.load, "raises {} when imported")
+        if self._manager.is_registered(module):
+            return
+        for other in self.plugins:
+            if other.name == candidate.name:
+                raise UserError(f"another plugin is already called {candidate.name!r}: {other.source}")
+        marked = {name: self._manager.parse_hookimpl_opts(module, name) for name in dir(module)}
+        implemented = {opts["specname"] or name: getattr(module, name) for name, opts in marked.items() if opts}
+        known = [name for name in vars(hooks) if name.startswith("explore_")]
+        for name in implemented:
+            if name not in known:
+                raise UserError(f"there is no hook {name!r}{nearest(name, known)}")
+        if not implemented:
+            raise UserError("it defines no hook: mark a function such as explore_environments with @hookimpl")
+        components: dict[str, Component] = {}
+        for slot, (hook, _) in SLOTS.items():
+            for cls in _classes(implemented[hook], hook) if hook in implemented else ():
+                check_class(cls, slot)
+                new = Component(slot, cls.__name__, cls, candidate.name, candidate.source)
+                owner = (self.components | components).get(new.selector)
+                if owner:
+                    raise UserError(
+                        f"{new.selector} is supplied by {owner.plugin} ({owner.source}) already, "
+                        f"so {candidate.name} cannot supply it too"
+                    )
+                components[new.selector] = new
+        try:
+            self._manager.register(module, candidate.name)
+        except pluggy.PluginValidationError as error:  # a hook with arguments that its spec lacks
+            raise UserError(" ".join(str(error).split())) from None
+        version = getattr(module, "__version__", candidate.version)
+        self.components |= components
+        self.plugins.append(Plugin(candidate.name, candidate.source, version, module, tuple(components.values())))
+
+
+def discover(plugins: Sequence[str] = ()) -> Registry:
+    """All plugins there are; `plugins` are the user's own, each a `.py` file or a module's name."""
+    registry = Registry()
+    for candidate in _candidates(plugins):
+        try:
+            registry.add(candidate)
+        except UserError as error:
+            if candidate.named:
+                raise UserError(f"plugin {candidate.source}: {error}") from error.__cause__
+            registry.failed.append(Failure(candidate.name, candidate.source, str(error)))
+    return registry
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of an error message: the right name if one is near, else all there are."""
+    names = sorted(set(names))
+    match = difflib.get_close_matches(name, names, n=1)
+    if match:
+        return f"; did you mean {match[0]!r}?"
+    return f"; there are: {', '.join(names)}" if names else ""
+
+
+def line_in(error: BaseException, file: str | None = None) -> str:
+    """Where in `file` an exception came from (default: the outermost file outside the core), as ` (file:line)`."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and not re.search(r"<frozen |[/\\]importlib[/\\]", frame.filename)
+    ]
+    lines = [frame.lineno for frame in frames if frame.filename == (file or frames[0].filename)]
+    return f" ({shown(file or frames[0].filename)}:{lines[-1]})" if lines else ""
+
+
+def shown(path: str | Path) -> str:
+    """A path as messages show it: relative where it lies below the working directory."""
+    path = Path(path)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
+    for name in BUILT_INS:
+        yield _Candidate(name, "built in", __version__, partial(importlib.import_module, name))
+    for entry in sorted(importlib.metadata.entry_points(group="explore"), key=lambda entry: entry.name):
+        source, version = "entry point", ""
+        if entry.dist:
+            source, version = f"entry point ({entry.dist.name} {entry.dist.version})", entry.dist.version
+        yield _Candidate(entry.name, source, version, entry.load)
+    for given in plugins:
+        if given.endswith(".py"):
+            yield _Candidate(Path(given).stem, given, "", partial(_import_file, Path(given)), named=True)
+        else:
+            yield _Candidate(given, given, "", partial(_import_module, given), named=True)
+
+
+def _import_file(path: Path) -> Any:
+    if not path.is_file():
+        near = nearest(path.name, (other.name for other in path.parent.glob("*.py")))
+        raise UserError(f"there is no such file{near}")
+    name = "explore_plugin_" + re.sub(r"\W", "_", path.stem)  # shadows no other module
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec and spec.loader
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_module(name: str) -> Any:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UserError("it is neither a file with its .py nor the name of a module")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name + ".").startswith(error.name + "."):
+            raise UserError(f"there is no module {error.name!r}; name a file with its .py") from None
+        raise
+
+
+def _call(function: Callable[[], Any], complaint: str) -> Any:
+    """Calls a plugin's code; what goes wrong in it becomes a `UserError` with its line."""
+    try:
+        return function()
+    except UserError:
+        raise
+    except SyntaxError as error:
+        where = f"{shown(error.filename or '?')}:{error.lineno}"
+        raise UserError(f"it does not parse: {error.msg} ({where})") from error
+    except (Exception, SystemExit) as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(complaint.format(what) + line_in(error)) from error
+
+
+def _classes(function: Callable[[], Any], hook: str) -> list[Any]:
+    classes = _call(function, hook + " raises {}")
+    if not isinstance(classes, list | tuple):
+        raise UserError(f"{hook} must return a list of classes, not {classes!r}")
+    return list(classes)
+
+
+def check_class(cls: Any, slot: str) -> None:
+    """Raises `UserError` if a class cannot be a component of a slot."""
+    hook, base = SLOTS[slot]
+    if not inspect.isclass(cls):
+        raise UserError(f"{hook} must return classes, not {cls!r}")
+    name = f"{slot}.{cls.__name__}"
+    if not issubclass(cls, base):
+        home = "dm_env" if base is dm_env.Environment else "explore.interfaces"
+        raise UserError(f"{name} must be a subclass of {home}.{base.__name__}")
+    if inspect.isabstract(cls):
+        raise UserError(f"{name} lacks the methods {', '.join(sorted(vars(cls)['__abstractmethods__']))}")
+    owner = next(owner for owner in cls.__mro__ if "__init__" in vars(owner))
+    arguments = inspect.signature(vars(owner)["__init__"]).parameters.values()
+    # A class without a constructor of its own has that of nn.Module or object, which take **kwargs.
+    if not issubclass(base, owner) and any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+        raise UserError(f"{name} takes **kwargs, which would hide misspelt parameters; name each of them")

@@ -1,0 +1,238 @@
+"""Reads gin files: statements, each with the place where it is written.
+
+gin's own parser reads the text, but it forgets where a binding was written, includes files relative
+to the working folder, and runs imports; here references and macros stay as they are written, and
+nothing is run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gin import config_parser
+
+from explore._config.discovery import nearest, shown
+from explore.errors import UserError
+from explore.interfaces import SLOTS
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`@scope/slot.Name` in a value."""
+
+    scope: str
+    name: str
+    called: bool = False
+
+    def __repr__(self) -> str:
+        return f"@{scoped(self.scope, self.name)}{'()' if self.called else ''}"
+
+
+@dataclass(frozen=True)
+class Macro:
+    """`%name` in a value."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Binding:
+    """`scope/slot.Name.parameter = value`, and the place where it is written ("" for a default)."""
+
+    scope: str
+    name: str
+    parameter: str
+    value: Any
+    where: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.scope, self.name, self.parameter
+
+    def __str__(self) -> str:
+        return binding(scoped(self.scope, f"{self.name}.{self.parameter}"), self.value)
+
+
+def binding(parameter: str, value: Any) -> str:
+    """The text of a binding, e.g. `binding("experiment.seeds", (0, 1))`."""
+    return f"{parameter} = {literal(value)}"
+
+
+def scoped(scope: str, name: str) -> str:
+    return f"{scope}/{name}" if scope else name
+
+
+def literal(value: Any) -> str:
+    """A value as gin reads it; raises `ValueError` for what gin cannot read."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, float) and math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"  # gin has no word for infinity
+    if not is_literal(value):
+        raise ValueError(f"gin has no literal for {value!r}")
+    return repr(value)
+
+
+def is_literal(value: Any) -> bool:
+    """Whether gin can write a value down."""
+    plain = (type(None), bool, int, float, str, Reference)
+    return all(type(leaf) in plain and repr(leaf) != "nan" for leaf in leaves(value))
+
+
+def changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value with `change` applied to everything that is not a container."""
+    if type(value) is dict:
+        return {changed(key, change): changed(item, change) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(changed(item, change) for item in value)
+    return change(value)
+
+
+def leaves(value: Any) -> list[Any]:
+    found: list[Any] = []
+    changed(value, found.append)
+    return found
+
+
+class _Delegate(config_parser.ParserDelegate):
+    """Keeps references and macros as they are written."""
+
+    def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
+        scope, _, name = scoped_configurable_name.rpartition("/")
+        return Reference(scope, name, evaluate)
+
+    def macro(self, macro_name: str) -> Macro:
+        return Macro(macro_name)
+
+
+def _advice(token: str) -> str:
+    """What to write instead of a word that is no value."""
+    if token in SLOTS:
+        return f"a component is written @{token}.Name"
+    if token in ("true", "false", "none"):
+        return f"write {token.capitalize()}"
+    return "text is written in quotes"
+
+
+Statements = Iterator[tuple[Any, str]]
+"""gin's statements, each with the place where it is written."""
+
+
+def recipes() -> dict[str, Path]:
+    """The configurations that come with the package, by name."""
+    here = Path(__file__).parent
+    installed = here / "recipes"
+    folder = installed if installed.is_dir() else here.parents[1] / "gin"
+    return {path.stem: path for path in sorted(folder.glob("*.gin"))}
+
+
+def find_file(config: str | Path) -> Path:
+    path = Path(config)
+    if not str(config):
+        raise UserError("the name of the configuration is empty")
+    if _is_file(path):
+        return path
+    if path.parent == Path() and path.name.removesuffix(".gin") in recipes():
+        return recipes()[path.name.removesuffix(".gin")]
+    if os.path.isdir(path):
+        raise UserError(f"{config} is a folder; name the file, e.g. {path / 'config.gin'}")
+    raise UserError(f"there is no configuration {str(config)!r}{nearest(path.stem, recipes())}")
+
+
+def read_file(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark of the encoding first
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{shown(path)} cannot be read: {error}") from None
+    place = shown(path)
+    return read_text(text, lambda line: f"{place}:{line}", path.parent, (*includers, path.resolve()))
+
+
+def read_text(text: str, place: Callable[[int], str], folder: Path, includers: tuple[Path, ...] = ()) -> Statements:
+    """The statements of a text; those of an included file stand in place of its `include`.
+
+    A file is included from the folder of the one that includes it, or from the recipes.
+    """
+    for statement in _parsed(text, place):
+        where = place(statement.location.line_num)
+        if not isinstance(statement, config_parser.IncludeStatement):
+            yield statement, where
+            continue
+        path = folder / statement.filename
+        name = statement.filename
+        if not _is_file(path) and name.endswith(".gin") and name[:-4] in recipes():
+            path = recipes()[name[:-4]]
+        if not _is_file(path):
+            near = nearest(path.name, (other.name for other in path.parent.glob("*.gin")))
+            raise UserError(f"{where}: there is no file {shown(path)} to include{near}")
+        if path.resolve() in includers:
+            raise UserError(f"{where}: {shown(path)} includes itself")
+        yield from read_file(path, includers)
+
+
+def _parsed(text: str, place: Callable[[int], str]) -> list[Any]:
+    """gin's statements, none of which has a value that gin could not write."""
+    try:
+        statements = list(config_parser.ConfigParser(text, _Delegate()))
+    except SyntaxError as error:
+        token = re.search(r"Failed to parse token '(.*)'", error.msg)
+        problem = f"{token[1]!r} is not a value; {_advice(token[1])}" if token else error.msg
+        raise UserError(f"{place(error.lineno or 1)}: syntax error: {one_line(problem)}") from None
+    except tokenize.TokenError as error:
+        message, (line, _) = error.args
+        raise UserError(f"{place(line)}: syntax error: {message}") from None
+    except RecursionError:
+        raise UserError(f"{place(1)}: syntax error: brackets within brackets, too many to read") from None
+    except TypeError as error:  # a list as the key of a dict
+        raise UserError(f"{place(1)}: syntax error: {one_line(error)}") from None
+    for statement in statements:
+        if isinstance(statement, config_parser.BindingStatement) and not _is_value(statement.value):
+            name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}".rstrip("."))
+            where = place(statement.location.line_num)
+            raise UserError(f"{where}: {name} is bound to what is neither a number, a text, True, False nor None")
+    return statements
+
+
+def _is_value(value: Any) -> bool:
+    return is_literal(changed(value, lambda leaf: None if isinstance(leaf, Macro) else leaf))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a zero byte in it
+        return False
+
+
+def bindings_in(text: str) -> dict[str, str]:
+    """The values, as text, that a complete configuration binds, by `scope/slot.Name.parameter`; and its imports."""
+    found = {}
+    for statement in _parsed(text, lambda line: f"config.gin:{line}"):
+        if isinstance(statement, config_parser.BindingStatement):
+            name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}")
+            if not is_literal(statement.value):
+                raise UserError(f"{name} is bound to a macro, so this is no complete configuration")
+            found[name] = literal(statement.value)
+        elif isinstance(statement, config_parser.ImportStatement):
+            found[statement.format()] = "done"
+    return found
+
+
+def unscoped(name: str) -> str:
+    """A parameter without the scope it is bound in."""
+    return name.rpartition("/")[2]
+
+
+def one_line(text: object) -> str:
+    return " ".join(str(text).split())

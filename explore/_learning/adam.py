@@ -1,0 +1,84 @@
+"""Adam, for chosen lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from explore._values.stack import Stack
+
+BETA1, BETA2 = 0.9, 0.999
+
+
+class Adam:
+    """Fused Adam on the rows of chosen lanes; the others keep their parameters and moments.
+
+    A row is a tensor with its own step count, because lanes may start to learn at different times,
+    and none may depend on another. With `clip`, the gradient of a lane, all its networks taken together,
+    is scaled down to that norm if it is longer.
+    """
+
+    def __init__(self, stacks: Sequence[Stack], learning_rate: float, epsilon: float = 1e-8, clip: float | None = None):
+        self.stacks, self.learning_rate, self.epsilon, self.clip = stacks, learning_rate, epsilon, clip
+        self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
+        self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
+        self.steps = [torch.zeros(len(stack.gradient), device=stack.gradient.device) for stack in stacks]
+        self.active = [torch.ones_like(steps) for steps in self.steps]  # 1 for the rows that steps change
+        self._lanes: tuple[int, ...] = ()  # those chosen
+        self._seen = 0
+
+    def choose(self, lanes: Sequence[int], seen: int) -> None:
+        """The lanes that the following steps change, and a bound of one-hot observations (see `Stack`)."""
+        if (tuple(lanes), max(seen, self._seen)) == (self._lanes, self._seen):
+            return
+        self._lanes, self._seen = tuple(lanes), max(seen, self._seen)
+        self._gradients = []
+        chosen: list[tuple[Tensor, ...]] = []
+        for k, stack in enumerate(self.stacks):
+            self.active[k].view(stack.lanes, -1)[:] = torch.tensor([[lane in lanes] for lane in range(stack.lanes)])
+            width = stack.trained_width(self._seen)
+            self._gradients.append(stack.gradient[:, :width])
+            rows = (stack.buffer[0], stack.gradient, self.mean[k], self.square[k])
+            for row in self.active[k].nonzero().flatten().tolist() if width else ():
+                chosen.append((*(tensor[row, :width] for tensor in rows), self.steps[k][row]))
+        self._chosen = [list(tensors) for tensors in zip(*chosen)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "square": self.square, "steps": self.steps, "seen": self._seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._lanes, self._seen = (), state["seen"]
+        for name in ("mean", "square", "steps"):
+            for mine, other in zip(getattr(self, name), state[name], strict=True):
+                mine.copy_(other)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """A step along the gradients of the chosen lanes; all gradients are then zero again."""
+        for steps, active in zip(self.steps, self.active):
+            steps += active
+        if self.clip is not None:
+            # Whole rows: where a row is cut depends on what other lanes have seen, and so would the rounding.
+            squares = [(stack.gradient * stack.gradient).sum(1) for stack in self.stacks]
+            for stack, factor in zip(self.stacks, clipping(squares, self.stacks, self.clip)):
+                stack.gradient.mul_(factor)
+        parameters, gradients, means, squares, counts = self._chosen
+        torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
+            parameters, gradients, means, squares, [], counts, amsgrad=False, beta1=BETA1, beta2=BETA2,
+            lr=self.learning_rate, weight_decay=0.0, eps=self.epsilon, maximize=False,
+        )  # fmt: skip
+        for gradient in self._gradients:
+            gradient.zero_()
+
+
+def clipping(squares: Sequence[Tensor], stacks: Sequence[Stack], norm: float) -> list[Tensor]:
+    """By what to multiply the gradients of each stack's rows, `[rows, 1]`, so that no lane's is longer than `norm`.
+
+    `squares` are the squared lengths of the rows of each stack.
+    """
+    of_lanes = [rows.view(stack.lanes, -1).sum(1) for rows, stack in zip(squares, stacks)]
+    factor = (norm / (torch.stack(of_lanes).sum(0).sqrt() + 1e-6)).clamp_max(1.0)  # as torch's clip_grad_norm_
+    return [factor.repeat_interleave(len(rows) // stack.lanes).unsqueeze(1) for rows, stack in zip(squares, stacks)]

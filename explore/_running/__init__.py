@@ -1,0 +1,1 @@
+"""A run: its experiment, the loop through its episodes, and its end."""

@@ -1,0 +1,222 @@
+"""An experiment: a task, an agent, and seeds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+
+from explore._learning.rehearsal import rehearse_resume
+from explore._running.loop import Progress, play, train
+from explore._running.regret import Regret
+from explore._running.visits import beliefs, sightings
+from explore._state import Tree, captured, check_fits, restore, skeleton
+from explore._storage.episodes_csv import episode_columns
+from explore._storage.run_folder import CURVES
+from explore._storage.snapshots import is_due
+from explore._values.parts import made_up_observations
+from explore.interfaces import Agent, Judge, Observer, Spec
+from explore.streams import Streams, global_generators, integer_seed
+
+MOST_SEEDS = 1_000_000
+
+
+class Experiment:
+    """The root of a configuration: all seeds of an agent in copies of an environment.
+
+    Args:
+      environment: the task, built once per seed.
+      agent: acts and learns, for all seeds at once.
+      episodes: episodes of each seed.
+      seeds: the seeds, each a lane of the one program, such as (0, 1, 2); or how many, from 0 on.
+      evaluate_every: plays an evaluation episode after every so many episodes; None: never.
+      stop_when_solved: ends the run once every seed has solved the task.
+      checkpoint_minutes: writes a checkpoint, from which `--resume` goes on, whenever so many
+        minutes have passed; None: not by time.
+      checkpoint_every: writes a checkpoint after every so many episodes; None: not by episodes.
+        With None for both there are no checkpoints.
+      snapshots: how many times, whenever episodes grow tenfold, it is recorded what the agent believes
+        and where it has been, for the pictures of `explore report`; 6: after episodes 1, 2, 3, 5, 7,
+        10, 15, 22, ..., and the last; None: never.
+      observers: who watches the run, such as [@observer.TensorBoard].
+      threads: torch threads; networks this small are fastest with one.
+      device: where tensors live: cpu, cuda, ...
+    """
+
+    def __init__(
+        self,
+        environment: type[dm_env.Environment],
+        agent: type[Agent],
+        episodes: int,
+        seeds: int | Sequence[int] = (0,),
+        evaluate_every: int | None = None,
+        stop_when_solved: bool = False,
+        checkpoint_minutes: float | None = 5.0,
+        checkpoint_every: int | None = None,
+        snapshots: int | None = 6,
+        observers: Sequence[type[Observer]] = (),
+        threads: int = 1,
+        device: str = "cpu",
+    ):
+        counts = {
+            "episodes": episodes, "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every,
+            "snapshots": snapshots, "threads": threads,
+        }  # fmt: skip
+        for name, number in counts.items():
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number!r}")
+        if threads > 256:
+            raise ValueError(f"threads must be at most 256, got {threads!r}")
+        if checkpoint_minutes is not None and not checkpoint_minutes >= 0:
+            raise ValueError(f"checkpoint_minutes must be None or at least 0, got {checkpoint_minutes!r}")
+        self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
+        self.checkpoint_minutes, self.checkpoint_every = checkpoint_minutes, checkpoint_every
+        self.seeds, self.threads, self.snapshots = _checked_seeds(seeds), threads, snapshots
+        self.observers = [observer() for observer in observers]
+        self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
+        self.environments = [self._build(seed) for seed in self.seeds]
+        self.evaluators = [self._build(seed) for seed in self.seeds] if evaluate_every else []
+        self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
+        if stop_when_solved and not self.judges[0].decides:
+            raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
+        models = [env.true_model() for env in self.environments if hasattr(env, "true_model")]
+        spec = _spec(self.environments[0], models[0].observations if models else None)
+        self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
+        tells_policy = type(self.agent).policy is not Agent.policy
+        self.regret = Regret(models) if models and tells_policy else None
+        measured = {"regret": self.regret, "evaluation": evaluate_every}
+        own = [name for name, there in measured.items() if there is not None]
+        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
+        column, how = self.judges[0].curve
+        if column not in self.columns or column == "evaluation" or how not in CURVES:
+            kind = type(self.judges[0]).__name__
+            wanted = f"a column of episodes.csv that every episode has and one of {CURVES}"
+            raise ValueError(f"curve of {kind} must be {wanted}, got {column, how}")
+        self.progress = Progress(np.zeros(len(self.seeds), np.int64))
+        self.sightings = sightings(self.environments[0], len(self.seeds))
+        beliefs(
+            self.agent, made_up_observations(spec, Streams(self.seeds)["check"], 2).numpy()
+        )  # before it is too late
+        self._skeleton: Tree = None  # of the state when newly built
+
+    @property
+    def task(self) -> str:
+        """The environment's name: its attribute `task`, or that of its class."""
+        return getattr(self.environments[0], "task", type(self.environments[0]).__name__)
+
+    @property
+    def has_checkpoints(self) -> bool:
+        return self.checkpoint_minutes is not None or self.checkpoint_every is not None
+
+    @property
+    def is_over(self) -> bool:
+        solved = self.stop_when_solved and all(judge.solved_at is not None for judge in self.judges)
+        return solved or self.progress.episode >= self.episodes
+
+    def train(self) -> Iterator[list[dict[str, Any]]]:
+        """Trains all seeds from where they are; yields the rows of `episodes.csv` as episodes end."""
+        rows = train(
+            self.agent, self.environments, self.judges, self.seeds, self.episodes, self._measure, self.progress,
+            self.sightings,
+        )  # fmt: skip
+        while not self.is_over:
+            yield next(rows)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """What there is to picture if a snapshot is due after the episode at hand, see `explore._storage.snapshots`."""
+        if self.sightings is None or not (self.snapshot_is_due or (self.snapshots is not None and self.is_over)):
+            return {}
+        return self.sightings.picture(self.agent)
+
+    @property
+    def snapshot_is_due(self) -> bool:
+        """Whether there is one after the episode at hand however long the run goes on."""
+        return self.snapshots is not None and is_due(self.progress.episode, self.snapshots)
+
+    def _measure(self, episode: int) -> dict[str, Sequence[float]]:
+        columns: dict[str, Sequence[float]] = {}
+        if self.regret is not None:
+            columns["regret"] = self.regret.of(self.agent)
+        if self.evaluate_every is not None and episode % self.evaluate_every == 0:
+            begin = self.agent.begin_evaluation
+            columns["evaluation"], _ = play(self.evaluators, self.agent.evaluate, begin=lambda _: begin())
+        return columns
+
+    @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """The threads of a run; and the generators that belong to everyone (torch's, numpy's, Python's) seeded,
+        for what a plugin may draw from them. Afterwards all is as before."""
+        threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
+        torch.set_num_threads(self.threads)
+        torch.manual_seed(self.seeds[0] % 2**64)
+        np.random.seed(self.seeds[0] % 2**32)
+        random.seed(self.seeds[0])
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            restore(global_generators(), before, "generators")
+
+    def state_dict(self) -> dict[str, Tree]:
+        """All that changes in a run, as it is between episodes; raises `Unsavable`."""
+        state = {name: captured(thing, name) for name, thing in self._changing().items()}
+        if self._skeleton is not None:
+            for name, tree in state.items():
+                check_fits(tree, self._skeleton[name], name)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tree]) -> None:
+        """Takes over the state of another experiment of the same configuration; raises `Misfit`."""
+        for name, thing in self._changing().items():
+            restore(thing, state.get(name), name)
+
+    def check_savable(self) -> None:
+        """Raises `Unsavable` if the experiment, newly built, could not be resumed exactly."""
+        self._skeleton = skeleton(self.state_dict())
+        rehearse_resume(lambda: self._build(self.seeds[0]), f"environment.{type(self.environments[0]).__name__}")
+
+    def _changing(self) -> dict[str, Any]:
+        task = _Task(self.environments, self.evaluators, self.judges)
+        seen = {"progress": self.progress, "sightings": self.sightings}
+        return {"agent": self.agent, "task": task, **seen, "generators": global_generators()}
+
+
+@dataclass
+class _Task:
+    """Saved together: a judge holds its environment."""
+
+    environments: list[Any]
+    evaluators: list[Any]
+    judges: list[Judge]
+
+
+def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
+    observation, actions = environment.observation_spec(), environment.action_spec()
+    if not isinstance(observation, dm_env.specs.Array):
+        raise ValueError(f"environment must have an observation_spec that is a dm_env.specs.Array, got {observation!r}")
+    if not isinstance(actions, dm_env.specs.DiscreteArray):
+        raise ValueError(f"environment must have discrete actions, got {actions!r}")
+    return Spec(observation, int(actions.num_values), environment.reward_spec(), stages)
+
+
+def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    every = range(min(seeds, MOST_SEEDS + 1)) if isinstance(seeds, int) else seeds
+    if len(every) > MOST_SEEDS:
+        raise ValueError(f"seeds must be at most {MOST_SEEDS:,}, got {seeds!r}")
+    if not every or min(every) < 0 or len(set(every)) < len(every):
+        raise ValueError(f"seeds must be different whole numbers of at least 0 such as (0, 1, 2), got {seeds!r}")
+    return tuple(every)
+
+
+def _checked_device(device: str) -> torch.device:
+    try:
+        torch.zeros(1, device=device).item()
+        return torch.device(device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"device {device!r} is not to be had here: {str(error).splitlines()[0]}") from error

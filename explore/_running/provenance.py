@@ -1,0 +1,100 @@
+"""What a run is made with: versions, plugins and the machine; and what has changed of it since.
+
+The same seed gives the same bytes only with the same of all these, so a run is not resumed with
+others unless the user insists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from explore_plugins import BUILT_INS
+
+from explore import __version__
+from explore._config.discovery import Registry
+from explore._config.gin_files import bindings_in, unscoped
+
+PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
+HARMLESS = ("gin-config", "pluggy")  # they compute nothing
+FREE = ("experiment.episodes", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.")
+"""How the names of parameters begin that may be others when a run is resumed: they change nothing so far."""
+
+
+def provenance(registry: Registry) -> dict[str, Any]:
+    """The entries of `run.json` that say what a run is made with."""
+    versions = {"python": platform.python_version(), "explore": __version__}
+    versions |= {package: metadata.version(package) for package in PACKAGES}
+    return {
+        "command": sys.argv,
+        "platform": platform.platform(),
+        "machine": machine(),
+        "versions": versions,
+        "code": _own_code(),
+        "plugins": [
+            {"name": p.name, "version": p.version, "source": p.source, "sha256": p.sha256} for p in registry.plugins
+        ],
+    }
+
+
+def _own_code() -> str:
+    """A digest of explore's own code and that of its built-in plugins: in a checkout the version says little."""
+    digest = hashlib.sha256()
+    plugins = [Path(file) for name in BUILT_INS if (file := getattr(sys.modules.get(name), "__file__", None))]
+    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *plugins]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def machine() -> str:
+    """What of the processor decides how numbers are rounded."""
+    vendor = ""
+    if Path("/proc/cpuinfo").is_file():
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        vendor = next((value.strip() for key, _, value in lines if key.strip() == "vendor_id"), "")
+    return " ".join(filter(None, (platform.machine(), vendor, torch.backends.cpu.get_cpu_capability())))
+
+
+def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two provenances and changes results, each in words: `torch 2.12.0 (now 2.13.0)`."""
+    differing = [
+        f"{name} {then['versions'].get(name)} (now {version})"
+        for name, version in now["versions"].items()
+        if name not in HARMLESS and then["versions"].get(name) != version
+    ]
+    if then.get("machine") != now["machine"]:
+        differing.append(f"processor {then.get('machine')} (now {now['machine']})")
+    if then["versions"].get("explore") == now["versions"]["explore"] and then.get("code") != now["code"]:
+        differing.append("explore (edited since)")
+    plugins = {plugin["name"]: plugin for plugin in now["plugins"]}
+    for plugin in _foreign(then):
+        name = plugin.get("name")
+        if name not in plugins:
+            differing.append(f"plugin {name} (now missing)")
+        elif plugin.get("version") != plugins[name]["version"]:
+            differing.append(f"plugin {name} {plugin.get('version')} (now {plugins[name]['version']})")
+        elif plugin.get("sha256") != plugins[name]["sha256"]:
+            differing.append(f"plugin {name} (edited since)")
+    return differing
+
+
+def rebound(before: str, after: str) -> list[str]:
+    """The parameters whose values differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
+    old, new = bindings_in(before), bindings_in(after)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and not unscoped(name).startswith(FREE)]
+    return [f"{name} = {old.get(name, '(not set)')} (now {new.get(name, '(not set)')})" for name in names]
+
+
+def given_plugins(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The plugins that the user named with `-p` when the run was made."""
+    return [plugin for plugin in _foreign(info) if not str(plugin.get("source")).startswith("entry point")]
+
+
+def _foreign(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [plugin for plugin in info["plugins"] if plugin.get("source") != "built in"]

@@ -1,0 +1,1 @@
+"""The folder of a run: files that are whole or not there. Imports no torch."""

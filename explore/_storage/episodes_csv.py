@@ -1,0 +1,155 @@
+"""`episodes.csv`: a row per seed and episode, appended as a run goes, and cut back to what a checkpoint knows.
+
+A checkpoint refers to the rows that belong to it by a mark, their number of bytes and checksum.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from explore._storage import files
+from explore.errors import RunFailed, UserError
+
+EVERY_RUN = ("seed", "episode", "return", "length", "steps")
+"""The first columns of every `episodes.csv`: the episode counts from 1, steps are the seed's total."""
+WALL_CLOCK = ("seconds",)
+"""The last columns of every `episodes.csv`, the only ones that differ between repeats of a run."""
+
+Mark = Mapping[str, Any]
+"""`{"bytes": ..., "sha256": ...}`"""
+
+
+def episode_columns(*own: Sequence[str]) -> tuple[str, ...]:
+    """All columns of `episodes.csv`, given those of the agent, of the judge and of what else is measured."""
+    names = (*EVERY_RUN, *chain(*own), *WALL_CLOCK)
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two columns of episodes.csv are called {name!r}; rename the plugin's")
+    return names
+
+
+class Rows:
+    """The rows of a run, in a file with these columns."""
+
+    def __init__(self, path: Path, columns: Sequence[str]):
+        self.path, self.columns = path, columns
+        self.header = _text(columns, [{name: name for name in columns}])
+        self._digest = hashlib.sha256()  # of all that belongs to the run
+        self._size = 0
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Appends rows, all of them or, if the disk is full, none."""
+        lines = left = _text(self.columns, rows).encode()
+        try:
+            with files.opened(self.path, "r+b") as file:
+                if file.seek(0, os.SEEK_END) != self._size:
+                    raise RunFailed(f"{self.path} was changed by someone else while the run was going")
+                try:
+                    while left:
+                        left = left[file.write(left) :]
+                except BaseException:
+                    file.truncate(self._size)
+                    raise
+        except OSError as error:
+            raise RunFailed(f"cannot write {self.path}: {error.strerror}") from error
+        self._count(lines)
+
+    def mark(self) -> Mark:
+        """The mark of all rows so far, which are then safe on the disk; raises `OSError`."""
+        with files.opened(self.path) as file:
+            os.fsync(file.fileno())
+        return {"bytes": self._size, "sha256": self._digest.hexdigest()}
+
+    def has(self, mark: Mark) -> bool:
+        """Whether the file begins with the rows that a mark is of."""
+        first = self._first_bytes(mark["bytes"])
+        whole = first.startswith(self.header.encode()) and first.endswith(b"\n") and len(first) == mark["bytes"]
+        return whole and hashlib.sha256(first).hexdigest() == mark["sha256"] and self._last_cell(first) is not None
+
+    def cut(self, mark: Mark | None) -> None:
+        """Leaves the rows that a mark is of (None: no row), and no other; raises `OSError`."""
+        if mark is None:
+            files.write(self.path, self.header)
+            self._count(self.header.encode())
+            return
+        with files.opened(self.path, "r+b") as file:
+            self._count(file.read(mark["bytes"]))
+            file.truncate(mark["bytes"])
+
+    @property
+    def seconds(self) -> float:
+        """How long the episodes took so far."""
+        return self._last_cell(self._first_bytes(self._size)) or 0.0
+
+    def read(self, whole: bool) -> dict[str, np.ndarray]:
+        """The columns; unless they are said to be whole, the last row may be on its way, or torn."""
+        text = files.read_text(self.path)
+        if not whole:
+            text = text[: text.rfind("\n") + 1]
+        try:
+            header, *rows = [*csv.reader(io.StringIO(text), strict=True)] or [[]]
+        except csv.Error as error:
+            raise UserError(f"{self.path} is damaged: {error}") from error
+        if header != [*self.columns]:
+            raise UserError(f"{self.path} is damaged: its columns are not those that run.json lists")
+        for line, row in enumerate(rows, start=2):
+            if len(row) != len(header):
+                raise UserError(f"{self.path} is damaged: line {line} has {len(row)} cells, not {len(header)}")
+        cells = zip(*rows) if rows else [()] * len(header)
+        return {name: _array(name, column, self.path) for name, column in zip(header, cells)}
+
+    def _first_bytes(self, count: int) -> bytes:
+        try:
+            with files.opened(self.path) as file:
+                return file.read(min(count, os.fstat(file.fileno()).st_size))
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def _last_cell(self, content: bytes) -> float | None:
+        """The latest time in some rows; None if it is no number."""
+        if content == self.header.encode():
+            return 0.0
+        try:
+            seconds = float(content.rstrip(b"\n").rpartition(b",")[2])
+        except ValueError:
+            return None
+        return seconds if math.isfinite(seconds) else None
+
+    def _count(self, content: bytes) -> None:
+        self._digest.update(content)
+        self._size += len(content)
+
+
+def _text(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """For the CSV writer, which writes a number as the shortest text that reads back the same."""
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    return None if isinstance(value, float | np.floating) and math.isnan(value) else value
+
+
+def _array(name: str, cells: Sequence[str], path: Path) -> np.ndarray:
+    try:
+        return np.array([float(cell) if cell else math.nan for cell in cells])
+    except ValueError as error:
+        if name in EVERY_RUN + WALL_CLOCK:
+            raise UserError(f"{path} is damaged: column {name}: {error}") from error
+        return np.array(cells)

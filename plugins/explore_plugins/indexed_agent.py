@@ -1,0 +1,316 @@
+"""The agent composed from slots: an indexed value function, acted on and learned as in live_IS."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor
+
+from explore import hookimpl
+from explore._learning.learner import Learner, chosen
+from explore._learning.rehearsal import rehearse
+from explore._learning.replay import Replay
+from explore._state import captured, restore
+from explore._values.indexed_value import IndexedValue
+from explore.errors import RunFailed
+from explore.interfaces import (
+    Agent,
+    Beliefs,
+    Index,
+    Objective,
+    Prior,
+    Selection,
+    Spec,
+    UncertaintyModule,
+    ValueNetwork,
+)
+from explore.streams import Generators, Streams
+from explore_plugins.selections import MeanArgmax
+
+
+class Indexed(Agent):
+    """Acts on an indexed value function and learns it from replay (paper, Algorithm 2 and supplement A).
+
+    For each episode it draws an index, learns from the replay buffer, and acts to the end of the
+    episode with the index held.
+
+    Args:
+      value: the value network, @value.MLP.
+      uncertainty: what makes values depend on an index, or a list of such modules, which add up.
+      prior: how networks are joined with frozen random twins.
+      objective: how targets are formed and matched.
+      acting: selection of the actions taken.
+      target: selection of the next action in learning targets.
+      evaluation: selection in evaluation episodes; None: @selection.MeanArgmax.
+      discount: γ.
+      double_q: the target's selection sees the values of the trained networks, not of the target networks.
+      learning_rate: of Adam, for all networks.
+      adam_epsilon: ε of Adam.
+      gradient_clip: the longest that a seed's gradient, of all its networks together, may be; None: any.
+      batch_size: transitions in a minibatch.
+      batches_per_episode: minibatches learned from before each episode.
+      learn_every: learn from one minibatch every so many steps instead; None: before each episode.
+      target_period: the target networks are copied after every so many learning phases, that is
+        episodes, or minibatches with learn_every.
+      replay_capacity: transitions kept for each seed.
+      min_replay: steps stored before learning starts.
+      mask_probability: probability of each bit of a transition's bootstrap mask.
+      redraw_probability: with which the index is drawn anew at each step within an episode; 1: at every step.
+      compile: compile the update step (loss, gradient and Adam) with torch.compile; faster where
+        observations are floats, slower where they are one-hot.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        streams: Streams,
+        device: torch.device,
+        value: type[ValueNetwork],
+        uncertainty: type[UncertaintyModule] | Sequence[type[UncertaintyModule]],
+        prior: type[Prior],
+        objective: type[Objective],
+        acting: type[Selection],
+        target: type[Selection],
+        evaluation: type[Selection] | None = None,
+        discount: float = 0.99,
+        double_q: bool = False,
+        learning_rate: float = 1e-3,
+        adam_epsilon: float = 1e-8,
+        gradient_clip: float | None = None,
+        batch_size: int = 64,
+        batches_per_episode: int = 10,
+        learn_every: int | None = None,
+        target_period: int = 10,
+        replay_capacity: int = 1_000_000,
+        min_replay: int = 64,
+        mask_probability: float = 0.5,
+        redraw_probability: float = 0.0,
+        compile: bool = False,
+    ):
+        _check(0 <= discount <= 1, "discount", "between 0 and 1", discount)
+        _check(learning_rate > 0, "learning_rate", "above 0", learning_rate)
+        _check(adam_epsilon > 0, "adam_epsilon", "above 0", adam_epsilon)
+        _check(gradient_clip is None or gradient_clip > 0, "gradient_clip", "None or above 0", gradient_clip)
+        _check(0 <= mask_probability <= 1, "mask_probability", "between 0 and 1", mask_probability)
+        _check(0 <= redraw_probability <= 1, "redraw_probability", "between 0 and 1", redraw_probability)
+        counts = {
+            "batch_size": batch_size, "batches_per_episode": batches_per_episode, "learn_every": learn_every,
+            "target_period": target_period, "min_replay": min_replay,
+        }  # fmt: skip
+        for name, count in counts.items():
+            _check(count is None or count >= 1, name, "at least 1", count)
+        _check(replay_capacity >= 2, "replay_capacity", "at least 2", replay_capacity)
+        _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
+
+        modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
+        _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
+        self.streams, lanes = streams, len(streams)
+        self.function = IndexedValue(spec, streams.seeds, value, modules, prior(), device)
+        if isinstance(spec.observation, dm_env.specs.DiscreteArray):
+            rows_per_target = target_period * batch_size * (batches_per_episode if learn_every is None else 1)
+            self.function.tabulates_targets = spec.observation.num_values <= rows_per_target
+        self.objective = objective()
+        self.objective.check(self.function)
+        self.acting, self.evaluation = acting(), (evaluation or MeanArgmax)()
+        self.learner = Learner(
+            self.function, self.objective, target(), discount, learning_rate, adam_epsilon, gradient_clip, double_q,
+            compile,
+        )  # fmt: skip
+        parts = self.function.parts
+        self.replay = Replay(
+            spec.observation,
+            lanes,
+            replay_capacity,
+            masks=sum(part.mask_size for part in parts),
+            mask_probability=mask_probability,
+            noise=sum(part.size for part in parts) if self.objective.uses_noise else 0,
+            prior=self.function.prior_shape,
+        )
+        self.batch_size, self.batches_per_episode = batch_size, batches_per_episode
+        self.learn_every, self.target_period, self.min_replay = learn_every, target_period, min_replay
+        self.redraw_probability = redraw_probability
+        self.columns = ("index", *self.objective.losses, "uncertainty")
+        self.steps = [0] * lanes
+        self.phases = [0] * lanes
+        self.episode = 0
+        self.progress = 0.0
+        self.index: tuple[Tensor, ...] = ()
+        self.index_is_new = False
+        self.evaluation_index: Index = ()
+        self.latest: dict[str, list[float | None]] = {}
+        rehearse(self.learner, [self.acting, self.evaluation], self.replay)
+
+    def begin_episode(self, observations: np.ndarray, progress: float) -> None:
+        self.episode += 1
+        self.progress = progress
+        self.index, self.index_is_new = self.function.draw(self.streams["index"], 1, 1), True
+        self.latest = {name: [None] * len(self.steps) for name in self.columns[1:]}
+        if self.learn_every is None:
+            self._learn(range(len(self.steps)), self.batches_per_episode)
+        for lane, observation in enumerate(observations):
+            self.replay.start(lane, observation)
+
+    def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+        if self.redraw_probability and not self.index_is_new:
+            self._redraw(active)
+        self.index_is_new = False
+        return self._select(self.acting, observations, self.index, active, "acting")
+
+    def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
+        append, steps = self.replay.append, self.steps
+        for lane, on in enumerate(active):
+            if on:
+                append(lane, actions[lane], timesteps[lane])
+                steps[lane] += 1
+        if self.learn_every is not None:
+            self._learn([lane for lane, on in enumerate(active) if on and steps[lane] % self.learn_every == 0], 1)
+
+    def begin_evaluation(self) -> None:
+        self.evaluation_index = self.function.draw(self.streams["evaluation index"], 1, 1)
+
+    def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+        return self._select(self.evaluation, observations, self.evaluation_index, active, "evaluation")
+
+    def metrics(self) -> dict[str, Sequence[Any]]:
+        return {"index": self.function.describe_index(self.index), **self.latest}
+
+    def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
+        obs = self._tensor(observations)
+        features = {"": self.function.acting_features(obs)}
+        if self.function.prior.has_twin:
+            features["prior_"] = self.function.prior_alone(obs)
+        mean_index = self.function.mean_index()
+        means = {f"{whose}mean": self.function.values(f, mean_index).squeeze(2) for whose, f in features.items()}
+        stds = {f"{whose}uncertainty": self.function.std(f) for whose, f in features.items()}
+        return {name: tensor.numpy(force=True) for name, tensor in (means | stds).items()}
+
+    def cost(self) -> dict[str, int]:
+        batches = self.batches_per_episode if self.learn_every is None else 1
+        updates = batches * sum(self.phases)
+        parameters = self.function.trained_parameters
+        return {"parameters": parameters, "updates": updates, "samples": updates * self.batch_size}
+
+    # Asked by people, of all seeds, about observations `[batch, ...]`.
+
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """Expected values, `[seeds, batch, actions]`."""
+        return self._beliefs(observations).mean().squeeze(2).numpy(force=True)
+
+    def uncertainty(self, observations: np.ndarray) -> np.ndarray:
+        """Standard deviations of the values over indices, `[seeds, batch, actions]`."""
+        return self._beliefs(observations).std().squeeze(2).numpy(force=True)
+
+    def actions(self, observations: np.ndarray) -> np.ndarray:
+        """Actions of the evaluation selection, `[seeds, batch]`."""
+        return self.evaluation.select(self._beliefs(observations)).squeeze(-1).numpy(force=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "function": self.function.state_dict(),
+            "adam": self.learner.adam.state_dict(),
+            "replay": self.replay.state_dict(),
+            "streams": self.streams.state_dict(),
+            "components": captured(self._components(), "agent"),
+            "steps": self.steps,
+            "phases": self.phases,
+            "episode": self.episode,
+            "progress": self.progress,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.function.load_state_dict(state["function"])
+        self.learner.adam.load_state_dict(state["adam"])
+        self.replay.load_state_dict(state["replay"])
+        if self.replay.action.min() < 0 or self.replay.action.max() >= self.function.spec.num_actions:
+            raise ValueError("there are actions in the replay that the environment does not have")
+        self.streams.load_state_dict(state["streams"])
+        restore(self._components(), state["components"], "agent")
+        self.steps, self.phases = [*state["steps"]], [*state["phases"]]
+        self.episode, self.progress = state["episode"], state["progress"]
+
+    def _components(self) -> dict[str, Any]:
+        """Those that may keep something of their own."""
+        return {
+            "prior": self.function.prior,
+            "objective": self.objective,
+            "acting": self.acting,
+            "target": self.learner.target,
+            "evaluation": self.evaluation,
+        }
+
+    def _learn(self, lanes: Sequence[int], batches: int) -> None:
+        """A learning phase of these lanes, as far as they have seen enough."""
+        lanes = [lane for lane in lanes if self.steps[lane] >= self.min_replay]
+        if not lanes:
+            return
+        streams = self.streams
+        self.replay.complete(lanes, streams["mask"], self._prior if self.function.prior.has_twin else None)
+        batch = self.replay.sample(lanes, batches * self.batch_size, streams["replay"])
+        only = [lane in lanes for lane in range(len(self.steps))]
+        means = self.learner.learn(
+            batch, self.batch_size, lanes, self.progress,
+            selecting=_awake(streams["target"], only), drawing=_awake(streams["learning index"], only),
+            measures=any(self.latest["uncertainty"][lane] is None for lane in lanes),
+        )  # fmt: skip
+        for name, tensor in means.items():
+            numbers = tensor.tolist()
+            for lane in lanes:
+                if name == "uncertainty" and self.latest[name][lane] is not None:
+                    continue  # once an episode, whenever other lanes are measured
+                if not np.isfinite(numbers[lane]):
+                    seed = streams.seeds[lane]
+                    raise RunFailed(f"{name} of seed {seed} turned {numbers[lane]} in episode {self.episode}")
+                self.latest[name][lane] = numbers[lane]
+        for lane in lanes:
+            self.phases[lane] += 1
+        copied = [lane for lane in lanes if self.phases[lane] % self.target_period == 0]
+        if copied:
+            self.function.copy_to_target(copied)
+
+    def _redraw(self, active: Sequence[bool]) -> None:
+        """A new index for some of the lanes, by chance."""
+        chances = zip(self.streams["redraw"], active)
+        again = [on and generator.random() < self.redraw_probability for generator, on in chances]
+        if any(again):
+            drawn = self.function.draw(_awake(self.streams["index"], again), 1, 1)
+            where = torch.tensor(again, device=self.function.device)[:, None, None, None]
+            self.index = tuple(torch.where(where, new, old) for new, old in zip(drawn, self.index))
+
+    def _select(
+        self, selection: Selection, observations: np.ndarray, index: Index, active: Sequence[bool], stream: str
+    ) -> Sequence[int]:
+        obs = self._tensor(observations).unsqueeze(1)
+        features = self.function.acting_features(obs)
+        beliefs = Beliefs(self.function, features, index, _awake(self.streams[stream], active), self.progress)
+        return chosen(selection, beliefs, 1).flatten().tolist()
+
+    def _beliefs(self, observations: np.ndarray) -> Beliefs:
+        obs = self._tensor(np.asarray(observations))
+        everywhere = obs.expand(len(self.steps), *obs.shape)
+        generators = self.streams["questions"]
+        index = self.function.draw(generators, 1, 1)
+        return Beliefs(self.function, self.function.acting_features(everywhere), index, generators, self.progress)
+
+    def _prior(self, obs: Tensor) -> Tensor:
+        return self.function.prior_features(obs.to(self.function.device))
+
+    def _tensor(self, observations: np.ndarray) -> Tensor:
+        one_hot = isinstance(self.function.spec.observation, dm_env.specs.DiscreteArray)
+        kind = np.int64 if one_hot else np.float32
+        return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
+
+
+def _awake(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:
+    return [generator if on else None for generator, on in zip(generators, active)]
+
+
+def _check(ok: bool, name: str, expected: str, value: Any) -> None:
+    if not ok:
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+
+
+@hookimpl
+def explore_agents() -> list[type]:
+    return [Indexed]

@@ -1,0 +1,146 @@
+"""How targets are formed and matched: Wasserstein TD on (ν, m), and TD at sampled indices."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from explore import hookimpl
+from explore._values.indexed_value import IndexedValue
+from explore.interfaces import Features, Members, Objective, Phase, ScaleModule, Schedule, scheduled
+from explore.streams import normal
+
+
+class WassersteinTD(Objective):
+    """PINs: two squared errors, the 2-Wasserstein distance between Gaussians (supplement A).
+
+    ((ν + β1 ν̄)(s, a) - (r + γ (ν + β1 ν̄)_target(s', a')))², and for the heads being trained
+    ((m^u + β2 m̄^u)(s, a) - (σ + γ (m^u + β2 m̄^u)_target(s', a')))². The next action a' is the
+    target selection's at one index per transition, whose head is one being trained. If the means
+    are an ensemble, each member is matched to its own target where its mask bit is set. A hypermodel's
+    mean and standard deviation at each state and action are matched in the same way.
+
+    Args:
+      sigma: σ, the perturbation of the reward: a number or a schedule.
+    """
+
+    losses = ("mean_loss", "uncertainty_loss")
+
+    def __init__(self, sigma: float | type[Schedule] = 2.0):
+        self.sigma = scheduled(sigma, "sigma", minimum=0)
+
+    def check(self, function: IndexedValue) -> None:
+        holder, *rest = function.parts
+        scaled = rest if isinstance(holder, Members) else [holder, *rest]
+        if len(scaled) != 1 or not scaled[0].has_scales:
+            names = ", ".join(type(part).__name__ for part in scaled) or type(holder).__name__
+            raise ValueError(
+                "objective.WassersteinTD matches means and standard deviations, so it needs one uncertainty "
+                f"module with scales such as uncertainty.SoftplusHeads, not {names}; use objective.SampledTD"
+            )
+
+    def prepare(self, phase: Phase) -> dict[str, Tensor]:
+        function, batch = phase.function, phase.reward.shape[1]
+        holder, scaled = function.holder, function.parts[-1]
+        index: list[Tensor] = []
+        heads = trained_heads = torch.ones(1, 1, 1, 1, device=function.device)
+        if isinstance(scaled, ScaleModule):
+            heads = scaled.draw_heads(phase.generators, phase.mask[-1], 1)  # [lanes, batch, 1, heads]
+            index = [normal(phase.generators, batch, 1, 1).to(function.device) * heads]
+            trained_heads = heads if scaled.train_heads == "one" else phase.mask[-1][:, :, None]
+        index = [holder.draw(phase.generators, batch, 1).to(function.device), *index]
+        action = phase.select(tuple(index)).unsqueeze(-1)  # [lanes, batch, 1, 1]
+        mean, scale = (
+            moment.gather(2, action.expand(-1, -1, 1, moment.shape[-1]))
+            for moment in _moments(function, phase.next_features)
+        )
+        discount = phase.discount[:, :, None, None]
+        return {
+            "mean_target": phase.reward[:, :, None, None] + discount * mean,
+            "mean_weight": phase.mask[0][:, :, None] if holder.mask_size else torch.ones_like(mean),
+            "scale_target": self.sigma(phase.progress) + discount * scale,
+            "scale_weight": trained_heads.expand_as(scale),
+        }
+
+    def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
+        mean, scale = _moments(function, features)
+        mean_error = prepared["mean_weight"] * (mean - prepared["mean_target"]).square()
+        scale_error = prepared["scale_weight"] * (scale - prepared["scale_target"]).square()
+        return {
+            "mean_loss": mean_error.sum((2, 3)).mean(1),
+            "uncertainty_loss": scale_error.sum((2, 3)).mean(1),
+        }
+
+
+def _moments(function: IndexedValue, features: Features) -> tuple[Tensor, Tensor]:
+    """Means `[lanes, batch, actions, members]` and standard deviations `[lanes, batch, actions, heads]`."""
+    first, last = features[0], features[-1]
+    assert isinstance(first, Tensor) and isinstance(last, Tensor)
+    return function.holder.means(first), function.parts[-1].scales(last)
+
+
+class SampledTD(Objective):
+    """Temporal differences at indices: Q_i(s, a) is matched to r + σ_b ξ·i + γ Q_i,target(s', a').
+
+    Every member of an ensemble is an index, weighed by its mask bit (bootstrapped DQN); other
+    indices are drawn for each transition, for PINs with a head whose mask bit is set (train_heads
+    does not matter). ξ ~ N(0, I) is drawn once per transition and stored.
+
+    Args:
+      noise: σ_b, the standard deviation of the noise added to rewards.
+      indices: draws per transition (and member) where the index is continuous.
+      target_index: 'same': the target is taken at the index that is learned at; 'fresh': at one of its own for
+        each transition, whatever indices are learned at (HyperAgent, NoisyNet).
+    """
+
+    losses = ("loss",)
+
+    def __init__(self, noise: float = 0.0, indices: int = 1, target_index: str = "same"):
+        if not 0 <= noise < math.inf:
+            raise ValueError(f"noise must be at least 0 and finite, got {noise!r}")
+        if indices < 1:
+            raise ValueError(f"indices must be at least 1, got {indices!r}")
+        if target_index not in ("same", "fresh"):
+            raise ValueError(f"target_index must be 'same' or 'fresh', got {target_index!r}")
+        self.noise, self.indices, self.target_index = noise, indices, target_index
+
+    @property
+    def uses_noise(self) -> bool:
+        return self.noise > 0
+
+    def check(self, function: IndexedValue) -> None:
+        if self.uses_noise and not any(part.random for part in function.parts):
+            raise ValueError(
+                "objective.SampledTD.noise perturbs the values of different indices differently, but "
+                f"uncertainty.{type(function.holder).__name__} has only one; set it to 0"
+            )
+
+    def prepare(self, phase: Phase) -> dict[str, Any]:
+        function, holder = phase.function, phase.function.holder
+        repeats = self.indices if any(part.continuous for part in function.parts) else 1
+        index = function.draw_for_learning(phase.generators, phase.mask, holder.copies * repeats)
+        target_index = index
+        if self.target_index == "fresh":
+            target_index = function.draw_for_targets(phase.generators, phase.reward.shape[1])
+        action = phase.select(target_index)
+        values = function.values(phase.next_features, target_index)  # [lanes, batch, draws, actions]
+        bootstrap = values.gather(-1, action.expand(values.shape[:-1]).unsqueeze(-1)).squeeze(-1)
+        target = phase.reward.unsqueeze(-1) + phase.discount.unsqueeze(-1) * bootstrap
+        if self.uses_noise:
+            for part, noise, i in zip(function.parts, phase.noise, index):
+                target = target + self.noise * part.perturbation(noise, i)  # type: ignore[arg-type]
+        target = target.expand(-1, -1, holder.copies * repeats)
+        weight = phase.mask[0].repeat_interleave(repeats, -1) if holder.mask_size else torch.ones_like(target)
+        return {"index": index, "target": target, "weight": weight / repeats}
+
+    def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
+        values = function.values(features, prepared["index"]).squeeze(-1)  # [lanes, batch, draws]
+        error = prepared["weight"] * (values - prepared["target"]).square()
+        return {"loss": error.sum(2).mean(1)}
+
+
+@hookimpl
+def explore_objectives() -> list[type]:
+    return [WassersteinTD, SampledTD]

@@ -1,0 +1,186 @@
+"""All seeds live in lockstep; an experiment is a task, an agent and seeds."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import dm_env
+import numpy as np
+import pytest
+from building import BSP, PINS, Walk
+from dm_env import specs
+from explore_plugins.indexed_agent import Indexed
+from explore_plugins.selections import EpsilonGreedy, SampledArgmax
+
+from explore._running.experiment import Experiment
+from explore._running.loop import Progress, play, train
+from explore.interfaces import Agent, Judge
+
+
+class Fixed(dm_env.Environment):
+    """Episodes of one length, a reward of 1 for each step; it must never be stepped after the end."""
+
+    def __init__(self, seed=0, length=3):
+        self.length, self.time = length, None
+
+    def reset(self):
+        self.time = 0
+        return dm_env.restart(np.float32([self.length, 0]))
+
+    def step(self, action):
+        assert self.time < self.length
+        assert action == 10 * self.length + self.time
+        self.time += 1
+        return (dm_env.termination if self.time == self.length else dm_env.transition)(
+            1.0, np.float32([self.length, self.time])
+        )
+
+    def observation_spec(self):
+        return specs.Array((2,), np.float32)
+
+    def action_spec(self):
+        return specs.DiscreteArray(100)
+
+
+class Scribe(Agent):
+    """Writes down all that it is told."""
+
+    columns = ("double",)
+
+    def __init__(self, *_):
+        self.began, self.seen = [], []
+
+    def begin_episode(self, observations, progress):
+        self.began.append((observations[:, 0].tolist(), progress))
+
+    def act(self, observations, active):
+        return [int(10 * length + time) for length, time in observations]
+
+    evaluate = act
+
+    def observe(self, actions, timesteps, active):
+        self.seen.append((list(active), [t.last() for t in timesteps]))
+
+    def metrics(self):
+        return {"double": [10, 20, 30]}
+
+
+def test_a_lane_whose_episode_has_ended_waits():
+    agent = Scribe()
+    environments = [Fixed(length=length) for length in (2, 4, 1)]
+    began = []
+    returns, lengths = play(environments, agent.act, lambda obs: began.append(obs.tolist()), agent.observe)
+    assert returns == [2.0, 4.0, 1.0]
+    assert lengths.tolist() == [2, 4, 1]
+    assert began == [[[2, 0], [4, 0], [1, 0]]]
+    assert [active for active, _ in agent.seen] == [
+        [True, True, True], [True, True, False], [False, True, False], [False, True, False],
+    ]  # fmt: skip
+
+
+def test_rows_tell_what_happened():
+    agent = Scribe()
+    environments = [Fixed(length=length) for length in (2, 4, 1)]
+
+    class Counting(Judge):
+        def episode(self, episode_return):
+            super().episode(episode_return)
+            return {"seen": len(self.returns)}
+
+    judges = [Counting(environment) for environment in environments]
+    progress = Progress(np.zeros(3, int))
+    rows = [*train(agent, environments, judges, [7, 8, 9], 4, lambda episode: {}, progress)]
+    assert (progress.episode, progress.steps.tolist()) == (4, [8, 16, 4])
+    assert agent.began == [([2, 4, 1], progress) for progress in (0, 0.25, 0.5, 0.75)]
+    assert len(rows) == 4
+    assert rows[2] == [
+        {"seed": seed, "episode": 3, "return": float(n), "length": n, "steps": 3 * n, "double": double, "seen": 3}
+        for seed, n, double in ((7, 2, 10), (8, 4, 20), (9, 1, 30))
+    ]
+
+
+def test_the_run_can_stop_when_all_seeds_have_solved_their_task():
+    class After(Judge):
+        decides = True
+
+        def episode(self, episode_return):
+            super().episode(episode_return)
+            if len(self.returns) == self.environment.length:
+                self.solved_at = len(self.returns)
+            return {}
+
+    class Short(Fixed):
+        judge = After
+
+    for stop, expected in ((True, 5), (False, 9)):
+        made = experiment({}, partial(Short, length=5), Scribe, episodes=9, stop_when_solved=stop)
+        assert len(rows_of(made)) == 2 * expected
+        assert made.is_over
+
+
+def experiment(parts=PINS, environment=Walk, agent=Indexed, **settings):
+    settings = {"episodes": 8, "seeds": (0, 3)} | settings
+    return Experiment(environment, partial(agent, **parts), **settings)
+
+
+def rows_of(made):
+    return [row for rows in made.train() for row in rows]
+
+
+@pytest.mark.parametrize("parts", [PINS, BSP], ids=["PINs", "BSP"])
+@pytest.mark.parametrize("evaluation", [None, SampledArgmax, EpsilonGreedy])
+def test_evaluation_does_not_disturb_training(parts, evaluation):
+    parts = parts | {"acting": EpsilonGreedy}
+    plain = rows_of(experiment(parts))
+    evaluated = rows_of(experiment(parts | {"evaluation": evaluation}, evaluate_every=3))
+    assert {row["episode"] for row in evaluated if "evaluation" in row} == {3, 6}
+    assert [{name: value for name, value in row.items() if name != "evaluation"} for row in evaluated] == plain
+
+
+def test_evaluation_plays_whole_episodes():
+    rows = rows_of(experiment({}, partial(Fixed, length=4), Scribe, seeds=(0, 1, 2), evaluate_every=2, episodes=4))
+    assert [row.get("evaluation") for row in rows[::3]] == [None, 4.0, None, 4.0]
+
+
+def test_the_columns_are_those_of_the_rows():
+    made = experiment(evaluate_every=1)
+    assert {*rows_of(made)[-1], "seconds"} == set(made.columns)
+    assert "evaluation" not in experiment().columns
+
+
+def test_the_same_experiment_gives_the_same_rows():
+    assert rows_of(experiment()) == rows_of(experiment())
+
+
+def test_a_seed_of_an_experiment_is_the_same_in_other_company():
+    alone = rows_of(experiment(seeds=(3,)))
+    assert [row for row in rows_of(experiment(seeds=(5, 3, 0))) if row["seed"] == 3] == alone
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"episodes": 0}, "episodes must be at least 1, got 0"),
+        ({"evaluate_every": 0}, "evaluate_every must be at least 1, got 0"),
+        ({"threads": 0}, "threads must be at least 1, got 0"),
+        ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
+        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be None or at least 0, got -1.0"),
+        ({"seeds": ()}, r"seeds must be different whole numbers of at least 0 such as \(0, 1, 2\), got \(\)"),
+        ({"seeds": (1, 1)}, r"seeds must be different whole numbers .*, got \(1, 1\)"),
+        ({"seeds": (0, -1)}, r"seeds must be different whole numbers .*, got \(0, -1\)"),
+        ({"device": "abacus"}, "device 'abacus' is not to be had here: "),
+        ({"device": "meta"}, "device 'meta' is not to be had here: "),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        experiment(**settings)
+
+
+def test_an_environment_without_discrete_actions_is_refused():
+    class Steering(Walk):
+        def action_spec(self):
+            return specs.BoundedArray((2,), np.float32, -1, 1)
+
+    with pytest.raises(ValueError, match="environment must have discrete actions"):
+        experiment(environment=Steering)

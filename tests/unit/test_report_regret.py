@@ -1,0 +1,123 @@
+"""The section on regret: its numbers by hand, and what it shows of real runs."""
+
+import numpy as np
+import pytest
+from test_report import material_in, record
+
+import explore
+from explore._analysis.report import regret, sections
+from explore._analysis.statistics import growth_across, growth_along
+from explore._running.regret import bound
+
+EPISODES = 40
+
+
+def mdp(folder, method, states=3, horizon=3, mass=3.0, scale=1.0, power=0.5, seeds=4, episodes=EPISODES):
+    """A run by hand whose cumulative regret is a power of episodes."""
+    totals = [scale * (1 + 0.1 * seed) * np.arange(episodes + 1) ** power for seed in range(seeds)]
+    sizes = {"states": states, "actions": 2, "horizon": horizon, "mass": mass}
+    bindings = {
+        "experiment.environment": "@environment.RandomMDP",
+        "environment.RandomMDP.states": states,
+        "environment.RandomMDP.horizon": horizon,
+        "experiment.agent": f"@agent.{method}",
+    }
+    record(
+        folder, bindings, [[0.0] * episodes] * seeds, entries=[sizes] * seeds, task="RandomMDP",
+        curve=("regret", "sum"), regret=[np.diff(total) for total in totals],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def grid(tmp_path):
+    for states in (3, 6):
+        mdp(tmp_path / f"wtd{states}", "TabularWTD", states, scale=states**0.7, power=0.9)
+        mdp(tmp_path / f"psrl{states}", "TabularPSRL", states, scale=0.1, power=0.4)
+    return tmp_path
+
+
+def test_exponents_are_those_of_the_curves(grid):
+    section = regret.regret(material_in(grid))
+    header, *rows = section.table
+    assert header[3:] == ["growth with", "regret in all", "exponent", "of the bound", "but for logarithms"]
+    along = {(row[0][-1], row[1]): float(row[5].split()[0]) for row in rows if row[3] == "episodes"}
+    assert along == {
+        ("3", "agent = TabularWTD"): 0.9, ("6", "agent = TabularWTD"): 0.9,
+        ("3", "agent = TabularPSRL"): 0.4, ("6", "agent = TabularPSRL"): 0.4,
+    }  # fmt: skip
+    across = {row[1]: (float(row[5].split()[0]), row[2], row[0], row[6]) for row in rows if row[3] == "states"}
+    fixed = "actions = 2, horizon = 3, mass = 3"
+    at_both = [bound(states, 2, 3, 3.0, np.array(EPISODES)) for states in (3, 6)]
+    assert across["agent = TabularWTD"] == (0.7, "8", fixed, f"{np.log2(at_both[1] / at_both[0]):.2f}")
+    assert abs(across["agent = TabularPSRL"][0]) < 1e-10
+    total = 3**0.7 * EPISODES**0.9 * 1.15  # the mean of four seeds
+    assert next(row for row in rows if row[:2] == [rows[0][0], "agent = TabularWTD"])[4].startswith(f"{total:.3g} (")
+
+
+def test_intervals_are_over_seeds(grid):
+    found = material_in(grid)
+    result = next(one for one in found.results if "WTD" in one.method)
+    curves = regret.cumulative(result)
+    np.testing.assert_allclose(curves[:, -1], [3**0.7 * EPISODES**0.9 * (1 + 0.1 * seed) for seed in range(4)])
+    at = np.unique(np.geomspace(EPISODES // 10, EPISODES, regret.POINTS).round().astype(int))
+    assert regret.growth(result) == growth_along(at, curves[:, at - 1])
+    [group] = [one for one in regret._groups(found, found.results) if "WTD" in one.method]
+    assert group.growth == growth_across([3, 6], group.totals)
+
+
+def test_the_bound_is_drawn_beside_the_curves(grid):
+    curves, growth = regret.regret(material_in(grid)).pictures
+    line = curves.figure.axes[0].lines[-1]
+    episodes = line.get_xdata()
+    np.testing.assert_allclose(line.get_ydata(), bound(3, 2, 3, 3.0, episodes))
+    assert episodes[-1] == EPISODES
+    assert "4 seeds each" in curves.caption and "Dashed: the bound of Theorem 1" in curves.caption
+    assert "4 seeds each" in growth.caption and "after 40 episodes" in growth.caption
+    assert [text.get_text().strip() for text in growth.figure.axes[0].texts] == ["0.00", "0.70"]
+
+
+def test_exponents_of_the_bound_are_taken_at_the_same_points(grid):
+    rows = regret.regret(material_in(grid)).table[1:]
+    at = np.unique(np.geomspace(EPISODES // 10, EPISODES, regret.POINTS).round().astype(int))
+    slope = np.polyfit(np.log(at), np.log(bound(3, 2, 3, 3.0, at)), 1)[0]
+    assert rows[0][-2] == f"{slope:.2f}" != "0.50"
+
+
+def test_growth_with_size_is_at_an_episode_that_all_runs_have(tmp_path):
+    mdp(tmp_path / "long", "TabularWTD", states=3)
+    mdp(tmp_path / "short", "TabularWTD", states=6, episodes=EPISODES // 2)
+    found = material_in(tmp_path)
+    for order in (1, -1):
+        [group] = regret._groups(found, found.results[::order])
+        assert group.episodes == EPISODES // 2
+
+
+@pytest.mark.parametrize("sizes", [{"mass": 2.0}, {"mass": -3.0}, {"states": 0}, {"states": None}])
+def test_no_bound_where_the_theorem_says_nothing(tmp_path, sizes):
+    mdp(tmp_path / "run", "TabularWTD", **sizes)
+    section = regret.regret(material_in(tmp_path))
+    assert "Theorem" not in section.pictures[0].caption
+    assert section.table[1][-2] == "-"
+
+
+def test_runs_without_sizes_have_curves_and_no_bound(tmp_path):
+    bindings = {"experiment.environment": "@environment.DeepSea", "experiment.agent": "@agent.TabularWTD"}
+    record(tmp_path / "run", bindings, [[0.0, 1.0]] * 2, regret=[[1.0, 0.5]] * 2)
+    section = regret.regret(material_in(tmp_path / "run"))
+    assert len(section.pictures) == 1 and "Theorem" not in section.pictures[0].caption
+
+
+def test_where_regret_is_not_known_or_nothing_there_is_no_section(tmp_path):
+    record(tmp_path / "none", {"experiment.agent": "@agent.Indexed"}, [[0.0, 1.0]])
+    assert regret.regret(material_in(tmp_path / "none")) is None
+    record(tmp_path / "zero", {"experiment.agent": "@agent.TabularWTD"}, [[0.0, 1.0]], regret=[[0.0, 0.0]])
+    assert regret.regret(material_in(tmp_path / "zero")) is None
+
+
+def test_a_real_run_shows_its_regret(tmp_path):
+    bindings = ["environment.RandomMDP.states = 3", "environment.RandomMDP.horizon = 3", "experiment.episodes = 20"]
+    run = explore.run("wtd_random_mdp", bindings=bindings, seeds=range(6), out=tmp_path / "run", quiet=True)
+    assert run.curve == ("return", "mean")
+    section = next(one for one in sections(material_in(tmp_path / "run")) if one.title == "Regret")
+    total = run.episodes["regret"].reshape(20, 6).sum(0).mean()
+    assert section.table[1][4].startswith(f"{total:.3g} (")

@@ -1,0 +1,362 @@
+"""Numbers have intervals, the right ones, and none where there is none to have."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from explore._analysis.statistics import (
+    Interval,
+    bootstrap,
+    growth_across,
+    growth_along,
+    iqm,
+    log_rank,
+    mean_band,
+    mean_interval,
+    performance_profile,
+    power_law,
+    probability_of_improvement,
+    smoothed,
+    stratified_bootstrap,
+    survival,
+)
+
+# Weeks of remission of 42 patients (Freireich et al. 1963), the example of many textbooks.
+TREATED = survival([6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35])
+PLACEBO = survival([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23])
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+# Interquartile mean
+
+
+def test_the_interquartile_mean_drops_whole_scores_at_both_ends():
+    assert iqm([9, 1, 2, 4]) == 3  # 2 and 4
+    assert iqm([9, 1, 2, 4, 6]) == 4  # a quarter of 5 is 1: 2, 4 and 6
+    assert iqm([1, 2, 9]) == 4  # a quarter of 3 is none
+    assert iqm([7]) == 7
+
+
+@pytest.mark.parametrize("count", range(1, 20))
+def test_the_interquartile_mean_is_scipys_and_so_rliables(count):
+    scores = normal(count, 3)
+    assert iqm(scores) == pytest.approx(stats.trim_mean(scores, 0.25, axis=None))
+    np.testing.assert_allclose(iqm(scores, axis=0), stats.trim_mean(scores, 0.25, axis=0))
+    np.testing.assert_allclose(iqm(scores.T, axis=-1), stats.trim_mean(scores.T, 0.25, axis=-1))
+
+
+# Bootstrap
+
+
+def exact(tasks, statistic):
+    """The interval of all resamples there are, each as likely as any other."""
+    draws = product(*(product(task, repeat=len(task)) for task in tasks))
+    return np.quantile([statistic(np.concatenate(draw)) for draw in draws], [0.025, 0.975])
+
+
+@pytest.mark.parametrize("statistic", [np.mean, np.median, iqm])
+def test_a_bootstrap_interval_is_the_middle_of_all_resamples(statistic):
+    scores = [0.0, 1.0, 2.0, 4.0, 8.0]
+    low, estimate, high = bootstrap(scores, statistic, resamples=100_000)
+    assert estimate == statistic(scores)
+    assert (low, high) == pytest.approx(tuple(exact([scores], statistic)), abs=0.05)
+
+
+def test_the_stratified_bootstrap_draws_within_each_task():
+    tasks = [[0.0, 0.1, 0.2], [10.0, 10.5, 12.0, 13.0]]
+    low, estimate, high = stratified_bootstrap(tasks, iqm, resamples=100_000)
+    assert estimate == pytest.approx(stats.trim_mean(np.concatenate(tasks), 0.25))
+    assert (low, high) == pytest.approx(tuple(exact(tasks, iqm)), abs=0.05)
+    apart = [[0.0] * 5, [1.0] * 5]
+    assert stratified_bootstrap(apart, np.mean) == (0.5, 0.5, 0.5), "what differs between tasks is not chance"
+
+
+def test_a_bootstrap_interval_agrees_with_scipys():
+    scores = normal(30)
+    theirs = stats.bootstrap([scores], np.mean, method="percentile", rng=np.random.default_rng(1)).confidence_interval
+    ours = mean_interval(scores)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+@pytest.mark.parametrize("seeds, covered", [(5, 0.83), (10, 0.90), (20, 0.93)])
+def test_intervals_hold_the_true_mean_as_often_as_the_module_says(seeds, covered):
+    intervals = [mean_interval(scores) for scores in normal(1000, seeds, seed=1)]
+    assert np.mean([i.low <= 0 <= i.high for i in intervals]) == pytest.approx(covered, abs=0.03)
+
+
+def test_the_same_scores_give_the_same_interval():
+    assert bootstrap(normal(7), np.median) == bootstrap(normal(7), np.median)
+
+
+def test_one_seed_has_no_interval():
+    nothing = (None, 3.0, None)
+    assert mean_interval([3]) == nothing
+    assert stratified_bootstrap([[3], [3, 3, 3]]) == nothing, "nor has a task among others"
+    band = mean_band([[1.0, 2.0]])
+    assert band.estimate.tolist() == [1, 2] and np.isnan([band.low, band.high]).all()
+    assert probability_of_improvement([[1]], [[0, 0]]) == (None, 1.0, None)
+
+
+def test_equal_scores_have_an_interval_without_width():
+    assert mean_interval([0.1] * 5) == pytest.approx((0.1, 0.1, 0.1))
+    assert bootstrap([3] * 4, iqm) == Interval(3, 3, 3)
+
+
+@pytest.mark.parametrize("bad", [[], [np.nan, 1.0], [np.inf, 1.0], [[1.0, 2.0]]])
+def test_what_are_no_scores_is_refused(bad):
+    with pytest.raises(ValueError):
+        bootstrap(bad)
+    with pytest.raises(ValueError):
+        stratified_bootstrap([[1.0, 2.0], bad])
+
+
+def test_nan_is_refused_everywhere():
+    nan = [1.0, np.nan, 2.0]
+    for call in (
+        lambda: iqm(nan),
+        lambda: mean_band([nan, nan]),
+        lambda: performance_profile([nan], [0]),
+        lambda: performance_profile([[1.0]], nan),
+        lambda: probability_of_improvement([nan], [[1.0]]),
+        lambda: survival(nan),
+        lambda: survival([], nan),
+        lambda: smoothed(nan, 2),
+        lambda: power_law([1, 2, 3], nan),
+    ):
+        with pytest.raises(ValueError, match="NaN"):
+            call()
+
+
+# Curves
+
+
+def test_a_band_is_the_bootstrap_of_each_point():
+    curves = normal(12, 1100).cumsum(axis=1)
+    band = mean_band(curves, resamples=8000)
+    np.testing.assert_allclose(band.estimate, curves.mean(0))
+    for point in (0, 700, 1099):
+        alone = bootstrap(curves[:, point], resamples=8000)
+        width = alone.high - alone.low
+        assert (band.low[point], band.high[point]) == pytest.approx((alone.low, alone.high), abs=0.05 * width)
+
+
+def test_curves_are_a_matrix():
+    with pytest.raises(ValueError, match=r"\[seeds, points\]"):
+        mean_band([1.0, 2.0])
+
+
+def test_smoothing_looks_back_and_says_how_far():
+    values = [4.0, 0.0, 2.0, 6.0]
+    mean, best = smoothed(values, 2), smoothed(values, 3, by="max")
+    assert mean.values.tolist() == [4, 2, 1, 4]
+    assert best.values.tolist() == [4, 4, 4, 6]
+    assert mean.caption == "mean of the last 2 episodes" and best.caption == "maximum of the last 3 episodes"
+
+
+def test_smoothing_goes_along_the_last_axis_and_takes_windows_longer_than_the_curve():
+    curves = normal(3, 50)
+    assert smoothed(curves, 7).values[1, 30] == pytest.approx(curves[1, 24:31].mean())
+    assert smoothed(curves, 1).values.tolist() == curves.tolist()
+    np.testing.assert_allclose(smoothed(curves, 100).values[:, -1], curves.mean(1))
+    assert smoothed(-(curves**2), 100, by="max").values.max() < 0
+    with pytest.raises(ValueError, match="window"):
+        smoothed(curves, 0)
+    with pytest.raises(ValueError, match="by must be"):
+        smoothed(curves, 2, by="median")
+
+
+# Several tasks
+
+
+def test_a_performance_profile_is_the_share_of_scores_above_each_threshold():
+    tasks = [[0.0, 0.5, 1.0, 1.0], [0.2, 0.4]]
+    profile = performance_profile(tasks, [-1, 0, 0.4, 0.5, 1])
+    # rliable's np.mean(scores > threshold), of each task: 1, 3/4, 3/4, 1/2, 0 and 1, 1, 0, 0, 0
+    assert profile.estimate.tolist() == [1, 0.875, 0.375, 0.25, 0]
+    assert (profile.low <= profile.estimate).all() and (profile.estimate <= profile.high).all()
+    assert profile.low[0] == profile.high[0] == pytest.approx(1) and profile.low[-1] == profile.high[-1] == 0
+
+
+def test_a_performance_profile_has_the_bands_of_its_shares():
+    scores = normal(40)
+    profile = performance_profile([scores, scores + 1], [0.5], resamples=20_000)
+    p, q = (scores > 0.5).mean(), (scores + 1 > 0.5).mean()
+    error = np.sqrt((p * (1 - p) + q * (1 - q)) / 40) / 2
+    assert profile.high[0] - profile.low[0] == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+def test_probability_of_improvement_counts_ties_by_half():
+    assert probability_of_improvement([[1, 2]], [[2, 0]]).estimate == (0 + 1 + 0.5 + 1) / 4
+    assert probability_of_improvement([[1, 1], [5, 5]], [[1, 1], [0, 0]]) == (0.75, 0.75, 0.75)
+    assert probability_of_improvement([[-100, -np.inf]], [[-np.inf, -np.inf]]).estimate == 0.75
+
+
+def test_probability_of_improvement_is_mann_whitneys_u_averaged_over_tasks():
+    a, b = [normal(6), normal(5, seed=1)], [normal(7, seed=2) - 0.5, normal(4, seed=3)]
+    shares = [stats.mannwhitneyu(x, y).statistic / (len(x) * len(y)) for x, y in zip(a, b)]
+    ours, theirs = probability_of_improvement(a, b), probability_of_improvement(b, a)
+    assert ours.estimate == pytest.approx(np.mean(shares))
+    assert theirs.estimate == pytest.approx(1 - ours.estimate)
+    assert 0 <= ours.low < ours.estimate < ours.high <= 1
+
+
+def test_probability_of_improvement_has_the_interval_of_all_resamples():
+    a, b = [1.0, 3.0, 5.0], [0.0, 2.0, 4.0, 4.5]
+    draws = product(product(a, repeat=3), product(b, repeat=4))
+    shares = [np.mean(np.array(x)[:, None] > np.array(y)) for x, y in draws]
+    low, _, high = probability_of_improvement([a], [b], resamples=100_000)
+    assert (low, high) == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])), abs=0.01)
+
+
+def test_probability_of_improvement_is_of_the_same_tasks():
+    with pytest.raises(ValueError, match="same tasks, got 1 and 2"):
+        probability_of_improvement([[1, 2]], [[1, 2], [3, 4]])
+
+
+# Episodes to solve
+
+
+def test_survival_gives_the_textbooks_curve_and_medians():
+    after = dict(zip(TREATED.episodes.tolist(), TREATED.unsolved.tolist()))
+    shares = {0: 1, 6: 0.857, 7: 0.807, 10: 0.753, 13: 0.690, 16: 0.627, 22: 0.538, 23: 0.448, 35: 0.448}
+    assert {week: after[week] for week in shares} == pytest.approx(shares, abs=5e-4)
+    assert TREATED.seeds == PLACEBO.seeds == 21
+    assert TREATED.median == (13, 23, None)
+    assert PLACEBO.median == (4, 8, 11)
+
+
+def test_the_band_is_greenwoods_on_the_log_log_scale():
+    """Of 10 seeds 3 have solved by episode 30: S = 0.7 and Greenwood's sum is 1/90 + 1/72 + 1/56."""
+    curve = survival([10, 20, 30], [100] * 7)
+    error = np.sqrt(1 / 90 + 1 / 72 + 1 / 56) / abs(np.log(0.7))
+    assert curve.unsolved.tolist() == pytest.approx([1, 0.9, 0.8, 0.7, 0.7])
+    assert curve.low[3] == pytest.approx(0.7 ** np.exp(1.959964 * error))
+    assert curve.high[3] == pytest.approx(0.7 ** np.exp(-1.959964 * error))
+
+
+def test_the_log_rank_test_gives_the_textbooks_p():
+    assert log_rank(TREATED, PLACEBO) == pytest.approx(stats.chi2.sf(16.793, df=1), rel=1e-3)
+    assert log_rank(PLACEBO, TREATED) == pytest.approx(log_rank(TREATED, PLACEBO))
+    assert log_rank(TREATED, TREATED) == pytest.approx(1)
+
+
+def test_without_censoring_the_median_is_the_ordinary_one():
+    for count in range(1, 12):
+        solved_at = np.round(1000 * np.random.default_rng(count).random(count))
+        assert survival(solved_at).median.estimate == pytest.approx(np.median(solved_at))
+
+
+def test_unsolved_seeds_are_slower_than_any_other():
+    assert survival([100, 200, 300], [6000, 6000]).median.estimate == 300
+    assert survival([100, 200], [6000] * 3).median.estimate is None
+    assert survival([100, 200], [6000] * 2).median.estimate is None, "the third could be anything above 6,000"
+
+
+def test_a_median_has_an_interval_from_five_seeds_on_and_an_upper_end_from_six():
+    assert survival([100]).median == (None, 100, None)
+    assert survival([100, 200, 300, 400]).median == (None, 250, None)
+    assert survival([100, 200, 300, 400, 500]).median == (100, 300, None)
+    assert survival([100, 200, 300, 400, 500, 600]).median == (100, 350, 600)
+
+
+def test_one_seed_has_no_band():
+    curve = survival([100])
+    assert curve.unsolved.tolist() == [1, 0] and np.isnan([curve.low, curve.high]).all()
+
+
+def test_where_no_seed_solved_there_is_no_median():
+    curve = survival([], [6000] * 5)
+    assert curve.median == (None, None, None)
+    assert curve.episodes.tolist() == [0, 6000] and curve.unsolved.tolist() == [1, 1]
+
+
+def test_where_all_solved_at_the_same_episode_that_is_the_median():
+    assert survival([50] * 20).median == (50, 50, 50)
+    assert survival([50] * 5).median == (50, 50, None)
+
+
+def test_the_log_rank_test_says_nothing_where_nothing_differs():
+    nobody, at_once = survival([], [6000] * 5), survival([50] * 5)
+    assert log_rank(nobody, nobody) is None
+    assert log_rank(at_once, at_once) is None
+    assert log_rank(nobody, at_once) < 0.01
+
+
+def test_the_interval_of_the_median_holds_it():
+    """Episodes to solve with an exponential distribution, of which those after 1.5 are not seen."""
+    times, end, true = np.random.default_rng(0).exponential(size=(500, 10)), 1.5, np.log(2)
+    held = 0
+    for seeds in times:
+        low, _, high = survival(seeds[seeds < end], [end] * int((seeds >= end).sum())).median
+        held += (low is None or low <= true) and (high is None or true <= high)
+    assert held / len(times) == pytest.approx(0.95, abs=0.03)
+
+
+def test_survival_needs_a_seed():
+    with pytest.raises(ValueError, match="at least one seed"):
+        survival([])
+
+
+# Power laws
+
+
+def test_a_power_law_is_found():
+    x = np.array([10, 20, 40, 80])
+    exponent, error, factor = power_law(x, 3 * x**0.5)
+    assert (exponent, error, factor) == pytest.approx((0.5, 0, 3), abs=1e-9)
+
+
+def test_a_power_laws_error_is_that_of_least_squares():
+    x = np.arange(1.0, 30)
+    y = x**1.5 * np.exp(0.2 * normal(29))
+    theirs, ours = stats.linregress(np.log(x), np.log(y)), power_law(x, y)
+    assert ours == pytest.approx((theirs.slope, theirs.stderr, np.exp(theirs.intercept)))
+
+
+def test_two_points_are_a_power_law_without_an_error():
+    exponent, error, factor = power_law([1, 10], [2, 200])
+    assert (exponent, factor) == pytest.approx((2, 2)) and error is None
+
+
+@pytest.mark.parametrize(
+    "x, y", [([1], [1]), ([1, 1], [1, 2]), ([1, 2], [1, 2, 3]), ([0, 1], [1, 2]), ([1, 2], [-1, 2])]
+)
+def test_what_is_no_power_law_is_refused(x, y):
+    with pytest.raises(ValueError, match="a power law needs"):
+        power_law(x, y)
+
+
+def test_growth_along_curves_is_the_exponent_of_their_mean():
+    x = np.array([1, 10, 100])
+    curves = np.array([[1.0, 20.0, 150.0], [3.0, 20.0, 250.0]])
+    slope = np.polyfit(np.log(x), np.log(curves.mean(0)), 1)[0]
+    low, estimate, high = growth_along(x, curves)
+    assert estimate == pytest.approx(slope)
+    alone = [np.polyfit(np.log(x), np.log(curve), 1)[0] for curve in curves]
+    assert [low, high] == pytest.approx(sorted(alone))  # a quarter of all draws of two seeds is one of them twice
+
+
+def test_growth_along_curves_draws_seeds_with_replacement():
+    x = np.array([1.0, 10.0])
+    curves = np.array([[1.0, 10.0**power] for power in (0.2, 0.4, 0.6, 0.8, 1.0)])
+    low, estimate, high = growth_along(x, curves)
+    assert 0.2 < low < 0.55 < estimate < 0.75 < high < 1.0  # means of five are never as far apart as the five
+
+
+def test_growth_across_samples_draws_each_by_itself():
+    x, samples = [1, 2], [[1.0, 3.0], [8.0, 8.0]]
+    low, estimate, high = growth_across(x, samples)
+    assert estimate == pytest.approx(2)  # 2 to 8
+    assert (low, high) == pytest.approx((np.log2(8 / 3), 3))
+
+
+def test_growth_of_one_seed_has_no_interval_and_that_of_nothing_is_refused():
+    assert growth_along([1, 2], [[1.0, 4.0]]) == (None, pytest.approx(2), None)
+    assert growth_across([1, 2], [[1.0], [4.0, 4.0]]) == (None, pytest.approx(2), None)
+    with pytest.raises(ValueError, match="above 0"):
+        growth_along([1, 2], [[0.0, 4.0]])
