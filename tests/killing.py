@@ -258,7 +258,7 @@ def _work_and_exit(work: Callable[[], int], log: Path) -> NoReturn:
 
 def watch(passed: Callable[[str], None]) -> None:
     """Has every moment of this process told; their names begin with "point" in writing, with "call" elsewhere."""
-    files.reached = lambda point: passed(f"point {generic(point)}")
+    files.crash_point = lambda point: passed(f"point {generic(point)}")
     for cls, name in CALLS:
         _tell_calls(cls, name, passed)
     add = Run.add

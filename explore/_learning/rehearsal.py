@@ -16,7 +16,7 @@ from torch import Tensor
 
 from explore._learning.learner import Learner, chosen
 from explore._learning.replay import Batch, Replay
-from explore._state import Misfit, Unsavable, captured, restore
+from explore._state import Misfit, Unsavable, capture, restore
 from explore._values.parts import made_up_observations
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Beliefs, Selection
@@ -81,7 +81,7 @@ def rehearse_resume(build: Callable[[], dm_env.Environment], name: str) -> None:
     shows only in what the environment does.
     """
     generators = global_generators()
-    before = captured(generators, "the global generators")
+    before = capture(generators, "the global generators")
     try:
         _play_twice(build, name, generators)
     finally:
@@ -95,7 +95,7 @@ def _play_twice(build: Callable[[], dm_env.Environment], name: str, generators: 
     _, _, over = _played(first, policy, actions, over=True)
     if not over:
         return  # its episodes are long, and checkpoints are taken between episodes
-    tree, globally = captured(first, name), captured(generators, "the global generators")
+    tree, globally = capture(first, name), capture(generators, "the global generators")
     try:
         second = restore(build(), tree, name)
     except Misfit as misfit:

@@ -16,7 +16,7 @@ from explore._learning.rehearsal import rehearse_resume
 from explore._running.loop import Progress, play, train
 from explore._running.regret import Regret
 from explore._running.visits import beliefs, sightings
-from explore._state import Tree, captured, check_fits, restore, skeleton
+from explore._state import Tree, capture, check_fits, restore, skeleton
 from explore._storage.episodes_csv import episode_columns
 from explore._storage.run_folder import CURVES
 from explore._storage.snapshots import is_due
@@ -152,7 +152,7 @@ class Experiment:
     def isolated(self) -> Iterator[None]:
         """The threads of a run; and the generators that belong to everyone (torch's, numpy's, Python's) seeded,
         for what a plugin may draw from them. Afterwards all is as before."""
-        threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
+        threads, before = torch.get_num_threads(), capture(global_generators(), "generators")
         torch.set_num_threads(self.threads)
         torch.manual_seed(self.seeds[0] % 2**64)
         np.random.seed(self.seeds[0] % 2**32)
@@ -165,7 +165,7 @@ class Experiment:
 
     def state_dict(self) -> dict[str, Tree]:
         """All that changes in a run, as it is between episodes; raises `Unsavable`."""
-        state = {name: captured(thing, name) for name, thing in self._changing().items()}
+        state = {name: capture(thing, name) for name, thing in self._changing().items()}
         if self._skeleton is not None:
             for name, tree in state.items():
                 check_fits(tree, self._skeleton[name], name)

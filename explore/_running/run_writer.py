@@ -12,7 +12,7 @@ from explore._config.discovery import Registry, line_in
 from explore._messages import note
 from explore._running.experiment import Experiment
 from explore._running.interrupts import Interrupts
-from explore._state import Unsavable, captured
+from explore._state import Unsavable, capture
 from explore._storage.run_folder import Run, summarise
 from explore.errors import Interrupted, RunFailed
 
@@ -90,7 +90,7 @@ class Recorder:
             if experiment.has_checkpoints:
                 state = experiment.state_dict()
             else:
-                state = {"agent": captured(experiment.agent, "agent")}
+                state = {"agent": capture(experiment.agent, "agent")}
             facts = {"episode": episode, "config": self.config, "rows": self.run.rows.mark()}
             self.run.checkpoints.write(episode, facts | state)
         except Unsavable as error:

@@ -22,9 +22,9 @@ else is a dict of one key that starts with "$":
 are the two directions, and `skeleton` sees in advance whether the way back is open.
 """
 
-from explore._state.capture import captured
+from explore._state.capture import capture
 from explore._state.kinds import Misfit, Tree, Unsavable
-from explore._state.restore import rebuilt, restore
+from explore._state.restore import restore, restore_data
 from explore._state.skeleton import check_fits, skeleton
 
-__all__ = ["Misfit", "Tree", "Unsavable", "captured", "check_fits", "rebuilt", "restore", "skeleton"]
+__all__ = ["Misfit", "Tree", "Unsavable", "capture", "check_fits", "restore", "restore_data", "skeleton"]

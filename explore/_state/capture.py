@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from explore._state import kinds
 from explore._state.generators import state_of
-from explore._state.kinds import Tree, Unsavable, described
+from explore._state.kinds import Tree, Unsavable, describe
 
 LONG = 64  # a list of more numbers than this is an array
 WIDEST = 256  # bits of an integer that JSON is trusted with
@@ -22,7 +22,7 @@ KEYS = (type(None), bool, int, float, complex, str, bytes, Enum, tuple, frozense
 NUMPYS = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
-def captured(thing: Any, name: str, *, parameters: bool = True) -> Tree:
+def capture(thing: Any, name: str, *, parameters: bool = True) -> Tree:
     """The state of a thing, called `name` in messages. Arrays are not copied: use the tree before the thing goes on.
 
     `parameters=False` leaves out torch's parameters, which may be views of what is saved elsewhere.
@@ -141,7 +141,7 @@ class _Capture:
         return {tag: [kind, content]}
 
     def _data(self, state: Any, name: str) -> Tree:
-        """A tree of its own, as what is rebuilt of it is a thing of its own."""
+        """A tree of its own, since what is restored from it is a thing of its own."""
         return _Capture(self._parameters, True, self._depth, self._owner).whole(state, name)
 
     def _parts(self, thing: Any, name: str) -> dict[str, Tree]:
@@ -164,8 +164,8 @@ class _Capture:
 
     def _refusal(self, thing: Any, name: str) -> Unsavable:
         if self._data_only:
-            return Unsavable(f"{name} holds {described(thing)}, which is not plain data and cannot be saved")
-        return Unsavable(f"{name} is {described(thing)}, which cannot be saved{self._advice()}")
+            return Unsavable(f"{name} holds {describe(thing)}, which is not plain data and cannot be saved")
+        return Unsavable(f"{name} is {describe(thing)}, which cannot be saved{self._advice()}")
 
     def _advice(self) -> str:
         return f"; give {self._owner} state_dict and load_state_dict"

@@ -177,7 +177,7 @@ def _own_dict(thing: Any) -> dict[str, Any] | None:
         return None
 
 
-def described(thing: Any) -> str:
+def describe(thing: Any) -> str:
     """For messages: "a list", "an array of object", "nothing"."""
     if thing is None or thing is MISSING:
         return "nothing"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from explore._state import kinds
 from explore._state.generators import new_generator, set_state
-from explore._state.kinds import MISSING, Misfit, Tree, described, live_tag
+from explore._state.kinds import MISSING, Misfit, Tree, describe, live_tag
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
@@ -24,15 +24,15 @@ def restore(thing: Any, tree: Tree, name: str) -> Any:
 
     After a `Misfit` the thing may be half restored: build it again.
     """
-    value = _Restore().placed(thing, tree, name)
+    value = _Restore().place_tree(thing, tree, name)
     if thing is not None and type(value) is not type(thing):
-        raise Misfit(f"{name} is {described(value)}, expected {described(thing)}")
+        raise Misfit(f"{name} is {describe(value)}, expected {describe(thing)}")
     return value
 
 
-def rebuilt(tree: Tree, name: str) -> Any:
+def restore_data(tree: Tree, name: str) -> Any:
     """The plain data that a tree holds, where there is nothing to put it on."""
-    return _Restore(data_only=True).placed(MISSING, tree, name)
+    return _Restore(data_only=True).place_tree(MISSING, tree, name)
 
 
 class Place(NamedTuple):
@@ -54,14 +54,14 @@ class _Restore:
         self._claimed: dict[int, Any] = {}  # by id: what has been filled, so that no second place writes over it
         self._in_frozen = False  # what a constant holds is constant too
 
-    def placed(self, fresh: Any, tree: Tree, name: str) -> Any:
+    def place_tree(self, fresh: Any, tree: Tree, name: str) -> Any:
         """The tree's value. Plain data may take the place of other plain data, but not of an object."""
         value = self._value(fresh, tree, name)
         if fresh is MISSING or fresh is None or value is None or type(value) is type(fresh):
             return value
         if isinstance(fresh, kinds.PLAIN):
             return value
-        raise Misfit(f"{name} is {described(value)}, expected {described(fresh)}")
+        raise Misfit(f"{name} is {describe(value)}, expected {describe(fresh)}")
 
     def _value(self, fresh: Any, tree: Tree, name: str) -> Any:
         if self._depth == kinds.DEEPEST:
@@ -151,7 +151,7 @@ class _Restore:
         target = self._container(place, kind)
         keys, old = self._hashable(place.fresh, [key for key, _ in pairs], place.name), dict(target)
         new = {
-            key: self.placed(old.get(key, MISSING), tree, f"{place.name}[{key!r}]")
+            key: self.place_tree(old.get(key, MISSING), tree, f"{place.name}[{key!r}]")
             for key, (_, tree) in zip(keys, pairs)
         }
         target.clear()
@@ -172,7 +172,7 @@ class _Restore:
     def _items(self, fresh: Sequence[Any], tree: Tree, name: str) -> list[Any]:
         if type(tree) is list:
             there = [*fresh, *[MISSING] * len(tree)]
-            return [self.placed(there[place], entry, f"{name}[{place}]") for place, entry in enumerate(tree)]
+            return [self.place_tree(there[place], entry, f"{name}[{place}]") for place, entry in enumerate(tree)]
         ((tag, content),) = tree.items()
         array = _leaf(content, name)
         if array.ndim != 1 or tag not in ("$numbers", "$scalars"):
@@ -186,7 +186,7 @@ class _Restore:
         kind = self._class(place, called)
         fresh = place.fresh if type(place.fresh) is kind else [MISSING] * len(kind._fields)
         paths = [f"{place.name}.{field}" for field in kind._fields]
-        return tuple.__new__(kind, [self.placed(*entry) for entry in zip(fresh, entries, paths, strict=True)])
+        return tuple.__new__(kind, [self.place_tree(*entry) for entry in zip(fresh, entries, paths, strict=True)])
 
     def _enum(self, place: Place, content: Tree) -> Any:
         called, member = content
@@ -227,7 +227,7 @@ class _Restore:
     def _with_gradient(self, tensor: Tensor, trained: Any, gradient: Tree, name: str) -> Tensor:
         if tensor.is_leaf and type(trained) is bool:
             tensor.requires_grad_(trained)
-            tensor.grad = self.placed(tensor.grad, gradient, f"{name}.grad")
+            tensor.grad = self.place_tree(tensor.grad, gradient, f"{name}.grad")
         return tensor
 
     def _generator(self, place: Place, content: Tree) -> Any:
@@ -236,12 +236,12 @@ class _Restore:
         if target is MISSING or target is None or not self._claim(target):
             target = new_generator(called, state, place.name)
         elif type(target).__name__ != called or live_tag(target) != "$generator":
-            raise Misfit(f"{place.name} is a {called}, expected {described(target)}")
+            raise Misfit(f"{place.name} is a {called}, expected {describe(target)}")
         set_state(target, state, place.name)
         return target
 
     def _data(self, tree: Tree, name: str) -> Any:
-        return _Restore(data_only=True, depth=self._depth).placed(MISSING, tree, name)
+        return _Restore(data_only=True, depth=self._depth).place_tree(MISSING, tree, name)
 
     # Objects: only ever the fresh ones, of which a tree can change no more than the attributes
 
@@ -286,7 +286,7 @@ class _Restore:
         for key, tree in trees.items():
             if key not in old and not kinds.can_be_added(target, key):
                 raise Misfit(f"{name}.{key} cannot be an attribute of a {type(target).__name__}")
-            kinds.set_attribute(target, key, self.placed(old.get(key, MISSING), tree, f"{name}.{key}"))
+            kinds.set_attribute(target, key, self.place_tree(old.get(key, MISSING), tree, f"{name}.{key}"))
         for key in kinds.attributes(target).keys() - trees.keys():
             kinds.delete_attribute(target, key)
 
@@ -294,9 +294,9 @@ class _Restore:
         if trees.keys() != own.keys():
             raise Misfit(f"{name} has the {part} {[*trees]}, expected {[*own]}")
         for key, tree in trees.items():
-            value = self.placed(own[key], tree, f"{name}.{key}")
+            value = self.place_tree(own[key], tree, f"{name}.{key}")
             if value is not None and not isinstance(value, kind):
-                raise Misfit(f"{name}.{key} is {described(value)}, expected one of the {part}")
+                raise Misfit(f"{name}.{key} is {describe(value)}, expected one of the {part}")
             own[key] = value
 
     @contextmanager
@@ -320,7 +320,7 @@ class _Restore:
         if place.fresh is MISSING or place.fresh is None:
             raise self._not_there(called, place)
         if type(place.fresh).__name__ != called or live_tag(place.fresh) != tag:
-            raise Misfit(f"{place.name} is a {called}, expected {described(place.fresh)}")
+            raise Misfit(f"{place.name} is a {called}, expected {describe(place.fresh)}")
         if claim and not self._claim(place.fresh):
             raise Misfit(f"{place.name} is a {called} of its own, but a newly built one has it in two places")
 
@@ -364,7 +364,7 @@ TAGS: dict[str, Callable[[_Restore, Place, Tree], Any]] = {
 
 def _leaf(tree: Tree, name: str) -> np.ndarray:
     if not all(hasattr(tree, part) for part in ("dtype", "shape", "__array__")):
-        raise Misfit(f"{name} is {described(tree)}, expected an array")
+        raise Misfit(f"{name} is {describe(tree)}, expected an array")
     array = np.asarray(tree)
     if array.dtype.kind not in kinds.ARRAYS:
         raise Misfit(f"{name} is an array of {array.dtype}")

@@ -73,7 +73,7 @@ class Checkpoints:
         try:
             content = draft.content(tree)
             files.sync_folder(self.chunks)
-            files.reached("chunks synced")
+            files.crash_point("chunks synced")
             files.write(path, *content)
         except BaseException:
             with suppress(OSError):
@@ -178,7 +178,7 @@ class Piece(NamedTuple):
 
     def load(self) -> bytes:
         """The content, checked. Raises `Damaged`."""
-        with _reading(self.path), _opened(self.path) as file:
+        with _reading(self.path), _open(self.path) as file:
             file.seek(self.offset)
             content = file.read(self.length + self.is_chunk)  # a byte more, which there should not be
         if hashlib.sha256(content).hexdigest() != self.sha256:
@@ -283,7 +283,7 @@ class _Plan:
         self.arrays: list[StoredArray] = []
         self._path = path
         self._chunks = chunks
-        with _opened(path) as file:
+        with _open(path) as file:
             self._check_version(file.readline(100))
             checksum = file.readline(100)
             self._manifest = file.readline(LONGEST)
@@ -355,7 +355,7 @@ class _Plan:
         raise self._damaged(f"an array's dtype is {text[:20]!r}")
 
     def _tail(self, start: int, length: int) -> Piece:
-        with _opened(self._path) as file:
+        with _open(self._path) as file:
             file.seek(self._blob_start + start)
             content = file.read(length)
         return Piece(self._path, self._blob_start + start, length, hashlib.sha256(content).hexdigest())
@@ -376,7 +376,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open(path: Path) -> Iterator[BinaryIO]:
     """A file to read; not a link to elsewhere, nor a pipe that would never end."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise Damaged(f"{path} is damaged: it is not a file")
@@ -395,4 +395,4 @@ def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         return  # not one of ours
     path.unlink()
-    files.reached(f"{path.name} removed")
+    files.crash_point(f"{path.name} removed")

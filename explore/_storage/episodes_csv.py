@@ -51,7 +51,7 @@ class Rows:
         """Appends rows, all of them or, if the disk is full, none."""
         lines = left = _text(self.columns, rows).encode()
         try:
-            with files.opened(self.path, "r+b") as file:
+            with files.open_file(self.path, "r+b") as file:
                 if file.seek(0, os.SEEK_END) != self._size:
                     raise RunFailed(f"{self.path} was changed by someone else while the run was going")
                 try:
@@ -66,7 +66,7 @@ class Rows:
 
     def mark(self) -> Mark:
         """The mark of all rows so far, which are then safe on the disk; raises `OSError`."""
-        with files.opened(self.path) as file:
+        with files.open_file(self.path) as file:
             os.fsync(file.fileno())
         return {"bytes": self._size, "sha256": self._digest.hexdigest()}
 
@@ -82,7 +82,7 @@ class Rows:
             files.write(self.path, self.header)
             self._count(self.header.encode())
             return
-        with files.opened(self.path, "r+b") as file:
+        with files.open_file(self.path, "r+b") as file:
             self._count(file.read(mark["bytes"]))
             file.truncate(mark["bytes"])
 
@@ -110,7 +110,7 @@ class Rows:
 
     def _first_bytes(self, count: int) -> bytes:
         try:
-            with files.opened(self.path) as file:
+            with files.open_file(self.path) as file:
                 return file.read(min(count, os.fstat(file.fileno()).st_size))
         except FileNotFoundError:
             return b""

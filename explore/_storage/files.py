@@ -26,7 +26,7 @@ PATIENCE = 0.5
 """Seconds for which a lock is tried: a reader may hold it for a moment, see `is_locked`."""
 
 
-def reached(point: str) -> None:
+def crash_point(point: str) -> None:
     """Does nothing: a place where tests cut the power."""
 
 
@@ -34,7 +34,7 @@ def write(path: Path, *content: bytes | memoryview | str) -> None:
     """Makes a file, or replaces it, by this content; it is on the disk when this returns."""
     place(path, *content)
     sync_folder(path.parent)
-    reached(f"{path.name}: folder synced")
+    crash_point(f"{path.name}: folder synced")
 
 
 def place(path: Path, *content: bytes | memoryview | str) -> None:
@@ -43,18 +43,18 @@ def place(path: Path, *content: bytes | memoryview | str) -> None:
     part.unlink(missing_ok=True)  # rather than to write into it: it may be a link to elsewhere
     try:
         with part.open("xb") as file:
-            reached(f"{path.name}: part opened")
+            crash_point(f"{path.name}: part open")
             for piece in content:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
             file.flush()
-            reached(f"{path.name}: part written")
+            crash_point(f"{path.name}: part written")
             os.fsync(file.fileno())
-            reached(f"{path.name}: part synced")
+            crash_point(f"{path.name}: part synced")
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    reached(f"{path.name}: renamed")
+    crash_point(f"{path.name}: renamed")
 
 
 def write_all(folder: Path, texts: Mapping[Path, str]) -> list[Path]:
@@ -78,7 +78,7 @@ def write_all(folder: Path, texts: Mapping[Path, str]) -> list[Path]:
     return paths
 
 
-def opened(path: Path, mode: str = "rb") -> BinaryIO:
+def open_file(path: Path, mode: str = "rb") -> BinaryIO:
     """A file to read ("rb"), or to change ("r+b") unless it is a link to elsewhere; unbuffered.
 
     Raises `OSError`, also for what is no file, such as a pipe that nobody fills.
@@ -94,7 +94,7 @@ def opened(path: Path, mode: str = "rb") -> BinaryIO:
 def read_text(path: Path) -> str:
     """The text of a file of a run; raises `UserError`."""
     try:
-        with opened(path) as file:
+        with open_file(path) as file:
             if os.fstat(file.fileno()).st_size > LARGEST:
                 raise UserError(f"{path} is too large to be read: more than {LARGEST >> 20} MiB")
             return file.read().decode()
@@ -110,7 +110,7 @@ def make_folder(folder: Path) -> None:
     """Makes a folder, whose name is on the disk when this returns; raises `FileExistsError`."""
     folder.mkdir()
     sync_folder(folder.parent)
-    reached(f"{folder.name} made")
+    crash_point(f"{folder.name} made")
 
 
 def sync_folder(folder: Path) -> None:
@@ -140,8 +140,9 @@ class Lock:
         """Raises `UserError` if another holds the lock, and `OSError` if the folder cannot have one."""
         descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            if not _taken(descriptor):
-                raise UserError(f"{self.folder} is being run by {_holder(descriptor)}; wait for it, or stop it first")
+            if not _try_lock(descriptor):
+                holder = _name_holder(descriptor)
+                raise UserError(f"{self.folder} is being run by {holder}; wait for it, or stop it first")
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {platform.node()}\n".encode(), 0)
         except BaseException:
@@ -187,7 +188,7 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -199,6 +200,6 @@ def _taken(descriptor: int) -> bool:
             time.sleep(0.02)
 
 
-def _holder(descriptor: int) -> str:
+def _name_holder(descriptor: int) -> str:
     words = os.pread(descriptor, 300, 0).decode(errors="replace").split()
     return f"process {words[0]} on {words[1]}" if len(words) == 2 else "another process"

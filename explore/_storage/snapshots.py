@@ -58,7 +58,7 @@ class Snapshots:
         """The arrays of one; raises `UserError` if it is damaged."""
         path = self._path(episode)
         try:
-            with files.opened(path) as file:
+            with files.open_file(path) as file:
                 arrays = _arrays(file.read(LARGEST))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from error

@@ -68,7 +68,7 @@ class State:
 
 def progress(path: Path) -> Progress | None:
     """How far a run has come, from the end of its `episodes.csv`; None: no episode is over."""
-    with files.opened(path) as file:
+    with files.open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TAIL))
         text = file.read().decode()

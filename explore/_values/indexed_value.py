@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from explore import nn as lane_nn
-from explore._state import captured, restore
+from explore._state import capture, restore
 from explore._values.parts import build_parts, check_parts, rows_of
 from explore._values.stack import Stack
 from explore.errors import RunFailed
@@ -189,7 +189,7 @@ class IndexedValue:
 
     def state_dict(self) -> dict[str, Any]:
         """All networks, trained, prior and target, and what their modules keep besides parameters."""
-        modules = [captured(one, "uncertainty", parameters=False) for one in self._modules()]
+        modules = [capture(one, "uncertainty", parameters=False) for one in self._modules()]
         priors = [list(network.parameters()) for network in self._priors_apart()]
         return {"stacks": [stack.buffer for stack in self.stacks], "modules": modules, "priors": priors}
 

@@ -11,7 +11,7 @@ import torch
 
 from explore._running.experiment import Experiment
 from explore._running.loop import play
-from explore._state import Tree, captured
+from explore._state import Tree, capture
 from explore._values.parts import made_up_observations
 from explore.interfaces import Agent, Spec
 from explore.streams import Streams, stream
@@ -105,12 +105,12 @@ def _is_action(action: Any, actions: int) -> bool:
 
 def _drawn(streams: Streams) -> dict[str, Tree]:
     """How far the streams of the first lane have come."""
-    return {name: captured(lanes[0], name) for name, lanes in streams.state_dict().items()}
+    return {name: capture(lanes[0], name) for name, lanes in streams.state_dict().items()}
 
 
 def _known(before: dict[str, Tree], name: str, seed: int) -> Tree:
     """How far a stream had come, which may be new."""
-    return before.get(name) or captured(dict(stream(seed, name).bit_generator.state), name)
+    return before.get(name) or capture(dict(stream(seed, name).bit_generator.state), name)
 
 
 def _check_columns(subject: Subject, environment: Any) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from explore._config.discovery import check_class, line_in
 from explore._config.parameters import SUPPLIED, parameters
-from explore._state import Misfit, Tree, Unsavable, captured, restore
+from explore._state import Misfit, Tree, Unsavable, capture, restore
 from explore._storage.checkpoints import Damaged
 from explore._values.stack import HARMLESS
 from explore.errors import RunFailed, UserError
@@ -133,7 +133,7 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
     """A component to be tried with one thread, as a run has, and with its hands off everybody's generators."""
     toy.components()  # importing them all may draw from somebody's generator
     subject = Subject(slot, cls, bound)
-    threads, before = torch.get_num_threads(), captured(global_generators(), "generators")
+    threads, before = torch.get_num_threads(), capture(global_generators(), "generators")
     torch.set_num_threads(1)
     try:
         with subject.trying("as the core uses it"), warnings.catch_warnings():
@@ -141,7 +141,7 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
             yield subject
     finally:
         torch.set_num_threads(threads)
-        after = captured(global_generators(), "generators")
+        after = capture(global_generators(), "generators")
         used = [name for name, state in after.items() if difference(state, before[name])]
         restore(global_generators(), before, "generators")
         # Also if something else went wrong: random numbers of everybody are most likely why.

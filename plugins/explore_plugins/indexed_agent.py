@@ -12,7 +12,7 @@ from explore import hookimpl
 from explore._learning.learner import Learner, chosen
 from explore._learning.rehearsal import rehearse
 from explore._learning.replay import Replay
-from explore._state import captured, restore
+from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
 from explore.errors import RunFailed
 from explore.interfaces import (
@@ -212,7 +212,7 @@ class Indexed(Agent):
             "adam": self.learner.adam.state_dict(),
             "replay": self.replay.state_dict(),
             "streams": self.streams.state_dict(),
-            "components": captured(self._components(), "agent"),
+            "components": capture(self._components(), "agent"),
             "steps": self.steps,
             "phases": self.phases,
             "episode": self.episode,

@@ -245,7 +245,7 @@ def test_nothing_is_left_behind_when_writing_fails(folder, capsys, monkeypatch, 
             assert "pyproject.toml" in os.listdir("new/heads")
             raise error
 
-    monkeypatch.setattr(files, "reached", fail)
+    monkeypatch.setattr(files, "crash_point", fail)
     assert main(["new-plugin", "heads", "--out", "new/heads"]) == code
     assert capsys.readouterr().err.startswith(f"explore: {line}")
     assert list(folder.iterdir()) == []

@@ -627,7 +627,7 @@ def points_of(checkpoints, monkeypatch):
     """The points that a third write passes."""
     points = []
     with monkeypatch.context() as patch:
-        patch.setattr(files, "reached", points.append)
+        patch.setattr(files, "crash_point", points.append)
         checkpoints.write(300, tree_after(300))
     return points
 
@@ -651,23 +651,23 @@ def assert_recovers(folder):
 def raising_at(k, trouble):
     passed = []
 
-    def reached(point):
+    def crash_point(point):
         passed.append(point)
         if len(passed) == k + 1:
             raise trouble
 
-    return reached
+    return crash_point
 
 
 def dying_at(k):
     passed = []
 
-    def reached(point):
+    def crash_point(point):
         passed.append(point)
         if len(passed) == k + 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return reached
+    return crash_point
 
 
 def test_a_write_passes_all_the_points_that_the_next_tests_cut_at(tmp_path, monkeypatch):
@@ -675,7 +675,7 @@ def test_a_write_passes_all_the_points_that_the_next_tests_cut_at(tmp_path, monk
     kinds = [point.split()[-1] for point in points]
     assert kinds.index("removed") > points.index("000000300.state: folder synced") > points.index("chunks synced")
     assert sum(point.endswith("part synced") for point in points) > 2
-    assert {"opened", "written", "synced", "renamed", "removed"} == set(kinds)
+    assert {"open", "written", "synced", "renamed", "removed"} == set(kinds)
     assert "000000100.state removed" in points
 
 
@@ -732,7 +732,7 @@ def test_after_an_interruption_at_any_point_the_new_state_or_the_last_is_whole(t
     for k in range(len(points_of(prepared(run), monkeypatch))):
         checkpoints = prepared(run)
         with monkeypatch.context() as patch, pytest.raises(PowerCut):
-            patch.setattr(files, "reached", raising_at(k, PowerCut()))
+            patch.setattr(files, "crash_point", raising_at(k, PowerCut()))
             checkpoints.write(300, tree_after(300))
         assert_recovers(run / "checkpoint")
 
@@ -744,7 +744,7 @@ def test_after_a_kill_at_any_point_the_new_state_or_the_last_is_whole(tmp_path, 
         checkpoints = prepared(run)
         child = os.fork()
         if not child:
-            files.reached = dying_at(k)
+            files.crash_point = dying_at(k)
             try:
                 checkpoints.write(300, tree_after(300))
             finally:
@@ -758,13 +758,13 @@ def test_after_a_kill_at_any_point_the_new_state_or_the_last_is_whole(tmp_path, 
 def test_after_a_kill_at_any_point_of_the_first_write_there_is_a_whole_state_or_none(tmp_path, monkeypatch):
     points = []
     with monkeypatch.context() as patch:
-        patch.setattr(files, "reached", points.append)
+        patch.setattr(files, "crash_point", points.append)
         Checkpoints(tmp_path / "checkpoint").write(1, tree_after(1))
     for k in range(len(points)):
         shutil.rmtree(tmp_path / "checkpoint")
         child = os.fork()
         if not child:
-            files.reached = dying_at(k)
+            files.crash_point = dying_at(k)
             try:
                 Checkpoints(tmp_path / "checkpoint").write(1, tree_after(1))
             finally:
@@ -784,7 +784,7 @@ def test_after_a_failure_at_any_point_the_others_are_as_they_were_and_nothing_ha
         checkpoints = prepared(run)
         before = files_in(run)
         with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-            patch.setattr(files, "reached", raising_at(k, OSError(errno.ENOSPC, "No space left on device")))
+            patch.setattr(files, "crash_point", raising_at(k, OSError(errno.ENOSPC, "No space left on device")))
             checkpoints.write(300, tree_after(300))
         assert before.items() <= files_in(run).items()
         assert is_tidy(run / "checkpoint")
@@ -831,12 +831,12 @@ def test_a_state_that_is_written_again_is_whole_after_a_kill_at_any_point(tmp_pa
     points = []
     checkpoints = prepared(run)
     with monkeypatch.context() as patch:
-        patch.setattr(files, "reached", points.append)
+        patch.setattr(files, "crash_point", points.append)
         checkpoints.write(200, new)
     for k in range(len(points)):
         checkpoints = prepared(run)
         with monkeypatch.context() as patch, pytest.raises(PowerCut):
-            patch.setattr(files, "reached", raising_at(k, PowerCut()))
+            patch.setattr(files, "crash_point", raising_at(k, PowerCut()))
             checkpoints.write(200, new)
         found = loaded(Checkpoints(run / "checkpoint").read(200))
         assert same(found, new) or same(found, tree_after(200))
@@ -850,7 +850,7 @@ def test_what_a_crash_left_makes_room_when_a_write_fails(tmp_path, monkeypatch):
     orphan.with_name(orphan.name + ".part").touch()
     (checkpoints.folder / "000000300.state.part").touch()
     with monkeypatch.context() as patch, pytest.raises(OSError):
-        patch.setattr(files, "reached", raising_at(0, OSError(errno.ENOSPC, "No space left on device")))
+        patch.setattr(files, "crash_point", raising_at(0, OSError(errno.ENOSPC, "No space left on device")))
         checkpoints.write(300, tree_after(300))
     assert is_tidy(checkpoints.folder)
 

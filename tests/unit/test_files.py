@@ -20,7 +20,7 @@ def points_of(action, monkeypatch):
     """The points that an action passes."""
     points = []
     with monkeypatch.context() as patch:
-        patch.setattr(files, "reached", points.append)
+        patch.setattr(files, "crash_point", points.append)
         action()
     return points
 
@@ -63,7 +63,7 @@ def test_a_file_is_made_of_its_pieces_and_replaced_as_a_whole(tmp_path):
 
 def test_the_folder_is_synced_after_the_rename_which_comes_after_the_content(tmp_path, monkeypatch):
     assert points_of(lambda: files.write(tmp_path / "file", "new"), monkeypatch) == [
-        "file: part opened",
+        "file: part open",
         "file: part written",
         "file: part synced",
         "file: renamed",
@@ -78,12 +78,12 @@ def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new_one(tmp_path
         path.write_text("old")
         passed = []
 
-        def reached(point, k=k, passed=passed):
+        def crash_point(point, k=k, passed=passed):
             passed.append(point)
             if len(passed) == k + 1:
                 raise trouble
 
-        monkeypatch.setattr(files, "reached", reached)
+        monkeypatch.setattr(files, "crash_point", crash_point)
         with pytest.raises(type(trouble)):
             files.write(path, "new")
         assert path.read_text() == ("old" if k < 3 else "new")

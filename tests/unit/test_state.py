@@ -29,7 +29,7 @@ from explore_plugins.cartpole_swingup import CartpoleSwingup
 from explore_plugins.deep_sea import DeepSea
 from torch import nn
 
-from explore._state import Misfit, Unsavable, captured, check_fits, rebuilt, restore, skeleton
+from explore._state import Misfit, Unsavable, capture, check_fits, restore, restore_data, skeleton
 from explore._state.generators import BIT_GENERATORS
 from explore._state.kinds import DEEPEST
 from explore._state.restore import TAGS
@@ -71,7 +71,7 @@ def through_json(tree: Any) -> Any:
 
 def moved(thing: Any, fresh: Any, **options: Any) -> Any:
     """The state of a thing put onto a fresh one."""
-    return restore(fresh, through_json(captured(thing, "it", **options)), "it")
+    return restore(fresh, through_json(capture(thing, "it", **options)), "it")
 
 
 class Holder:
@@ -170,22 +170,22 @@ def test_plain_data_comes_back_as_it_was(value):
     fresh = Holder(value=None)
     assert moved(Holder(value=value), fresh) is fresh
     assert_same(fresh.value, value)
-    assert_same(rebuilt(through_json(captured(value, "it")), "it"), value)
+    assert_same(restore_data(through_json(capture(value, "it")), "it"), value)
     assert_same(moved(value, copy.deepcopy(value)), value)
 
 
 def test_long_lists_of_numbers_are_one_array():
     for numbers in ([0.5] * 1000, [3] * 1000, [True] * 1000, [np.float64(2)] * 1000):
-        ((_, leaf),) = captured(numbers, "it").items()
+        ((_, leaf),) = capture(numbers, "it").items()
         assert isinstance(leaf, np.ndarray) and len(leaf) == 1000
 
 
 def test_arrays_are_not_copied_when_captured_and_never_shared_when_restored():
     array, tensor = np.zeros(3), torch.zeros(3)
-    tree = captured({"array": array, "tensor": tensor}, "it")
+    tree = capture({"array": array, "tensor": tensor}, "it")
     assert tree["array"] is array
     array[0], tensor[0] = 1, 1
-    for new in (rebuilt(tree, "it"), restore({}, tree, "it")):
+    for new in (restore_data(tree, "it"), restore({}, tree, "it")):
         array[0], tensor[0] = 5, 5
         assert new["array"][0] == new["tensor"][0] == 1
         array[0], tensor[0] = 1, 1
@@ -267,7 +267,7 @@ def test_generators_go_on_where_they_were_also_for_closures_that_hold_them(make)
     used, fresh = make(), make()
     draws(used)  # an odd number of normal numbers: the other of the last pair is kept
     draw = lambda: draws(fresh)  # noqa: E731
-    tree = through_json(captured(used, "it"))
+    tree = through_json(capture(used, "it"))
     assert restore(fresh, tree, "it") is fresh
     new = restore(None, tree, "it")
     expected = draws(used)
@@ -283,7 +283,7 @@ def test_a_state_of_another_generator_is_a_misfit():
 
 
 def test_a_position_beyond_the_end_of_a_generator_is_a_misfit():
-    tree = captured(np.random.RandomState(0), "it")
+    tree = capture(np.random.RandomState(0), "it")
     tree["$generator"][1]["state"]["pos"] = 10**6
     with pytest.raises(Misfit, match="pos"):
         restore(np.random.RandomState(0), tree, "it")
@@ -525,7 +525,7 @@ def test_a_state_dict_holds_plain_data_only():
     for board in (Holder(), Careful(), len, Point(1, 2), Colour.RED):
         careless.board = board  # type: ignore[assignment]
         with pytest.raises(Unsavable, match=r"it\.state_dict\(\)\['board'\] holds an? \w+, which is not plain data"):
-            captured(careless, "it")
+            capture(careless, "it")
 
 
 def test_optimisers_go_on_where_they_were():
@@ -572,7 +572,7 @@ def test_modules_get_back_attributes_buffers_children_and_parameters(parameters)
 def test_parameters_left_out_are_left_out_wherever_they_are_held():
     used, fresh = Net(), Net()
     used.all, fresh.all = (list(net.layer.parameters()) for net in (used, fresh))
-    assert not [leaf for leaf in leaves(captured(used.all, "it", parameters=False)) if isinstance(leaf, np.ndarray)]
+    assert not [leaf for leaf in leaves(capture(used.all, "it", parameters=False)) if isinstance(leaf, np.ndarray)]
     moved(used, fresh, parameters=False)
     assert fresh.all[0] is fresh.layer.weight
 
@@ -581,7 +581,7 @@ def test_parameters_of_another_shape_are_a_misfit():
     with pytest.raises(Misfit, match=r"it\.weight has shape \(2, 3\), expected \(2, 2\)"):
         moved(nn.Linear(3, 2), nn.Linear(2, 2))
     with pytest.raises(Misfit, match="parameters"):
-        tree = captured(nn.Linear(2, 2), "it")
+        tree = capture(nn.Linear(2, 2), "it")
         del tree["$module"][1]["parameters"]["bias"]
         restore(nn.Linear(2, 2), tree, "it")
 
@@ -596,7 +596,7 @@ def test_what_was_one_thing_is_one_thing_again():
     used.rng.rand()
     used.lists = [used.lists[0]] * 2
     used.tensors = [torch.ones(2)] * 2
-    tree = captured(used, "it")
+    tree = capture(used, "it")
     assert sum(isinstance(leaf, np.ndarray) and leaf.shape == (3,) for leaf in leaves(tree)) == 1
     restore(fresh, through_json(tree), "it")
     assert fresh.one is fresh.other and fresh.one[0] == 5
@@ -682,12 +682,12 @@ def test_what_cannot_be_saved_is_named_with_what_to_do(thing, called):
     with pytest.raises(
         Unsavable, match=rf"^it\.moves\[1\] is {called}.*, which cannot be saved; give Holder state_dict"
     ):
-        captured(Holder(moves=[0, thing]), "it")
+        capture(Holder(moves=[0, thing]), "it")
 
 
 def test_files_cannot_be_saved(tmp_path):
     with (tmp_path / "file").open("w") as file, pytest.raises(Unsavable, match="TextIOWrapper"):
-        captured([file], "it")
+        capture([file], "it")
 
 
 def test_objects_cannot_be_keys():
@@ -701,11 +701,11 @@ def test_what_is_too_deep_is_refused_in_both_directions():
     for _ in range(5000):
         deep = [deep]
     with pytest.raises(Unsavable, match="levels deep"):
-        captured(deep, "it")
+        capture(deep, "it")
     with pytest.raises(Misfit, match="levels deep"):
         restore([], deep, "it")
     with pytest.raises(Misfit, match="levels deep"):
-        rebuilt(deep, "it")
+        restore_data(deep, "it")
 
 
 def test_what_is_just_not_too_deep_is_saved():
@@ -772,7 +772,7 @@ def test_malformed_trees_are_misfits(tree):
         with pytest.raises(Misfit, match=r"^it"):
             restore(fresh, tree, "it")
     with pytest.raises(Misfit, match=r"^it"):
-        rebuilt(tree, "it")
+        restore_data(tree, "it")
 
 
 def zoo() -> Holder:
@@ -838,14 +838,14 @@ def edit(tree: Any, rng: random.Random) -> None:
 
 def test_nothing_but_misfits_comes_of_random_edits():
     rng = random.Random(0)
-    original = captured(zoo(), "it")
+    original = capture(zoo(), "it")
     restore(zoo(), original, "it")
     misfits = 0
     for _ in range(300):
         tree = copied(original)
         for _ in range(rng.choice([1, 1, 2, 5])):
             edit(tree, rng)
-        for attempt in (lambda tree: restore(zoo(), tree, "it"), lambda tree: rebuilt(tree, "it")):
+        for attempt in (lambda tree: restore(zoo(), tree, "it"), lambda tree: restore_data(tree, "it")):
             try:
                 attempt(tree)
             except Misfit as misfit:
@@ -867,7 +867,7 @@ def test_environments_go_on_the_same_from_anywhere(build):
         play(used, rng, int(steps))
         moved(used, fresh)
         assert_same(play(fresh, np.random.default_rng(steps), 200), play(used, np.random.default_rng(steps), 200))
-        assert captured(used, "it").keys() == captured(fresh, "it").keys()
+        assert capture(used, "it").keys() == capture(fresh, "it").keys()
 
 
 def test_gradients_and_what_is_trained_are_kept():
@@ -896,7 +896,7 @@ def test_generators_go_on_having_children():
 
 
 def fits(saved, fresh):
-    return check_fits(captured(saved, "it"), skeleton(captured(fresh, "it")), "it")
+    return check_fits(capture(saved, "it"), skeleton(capture(fresh, "it")), "it")
 
 
 @pytest.mark.parametrize(
@@ -912,7 +912,7 @@ def fits(saved, fresh):
 )
 def test_what_fits_is_put_back(saved, fresh):
     fits(saved, fresh)
-    restore(fresh, captured(saved, "it"), "it")
+    restore(fresh, capture(saved, "it"), "it")
 
 
 @pytest.mark.parametrize(
@@ -931,4 +931,4 @@ def test_what_would_not_fit_is_noticed_before(saved, fresh):
     with pytest.raises(Unsavable, match=r"^it.*holds a \w+ where a newly built one has"):
         fits(saved, fresh)
     with pytest.raises(Misfit):
-        restore(fresh, captured(saved, "it"), "it")
+        restore(fresh, capture(saved, "it"), "it")
