@@ -41,7 +41,7 @@ CALLS = (
     *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),
     *((Indexed, name) for name in ("begin_episode", "act", "observe", "begin_evaluation")),
     *((Experiment, name) for name in ("state_dict", "load_state_dict")),
-    *((Run, name) for name in ("go_on", "add")),
+    *((Run, name) for name in ("resume", "add")),
     (Learner, "_update"),
 )
 """Methods before and after which there is a moment."""

@@ -17,7 +17,7 @@ from explore._config.gin_files import binding
 from explore._messages import note
 from explore._running.experiment import Experiment
 from explore._running.provenance import changes, given_plugins, provenance, rebound
-from explore._running.run_writer import Recorder, blamed
+from explore._running.run_writer import RunWriter, blamed
 from explore._state import Misfit, Unsavable, restore
 from explore._storage.checkpoints import Damaged
 from explore._storage.run_folder import Run
@@ -53,13 +53,13 @@ def run(
     if config is None and not (resume and folder is not None):
         raise UserError("name a configuration to run, or a folder to resume")
     if resume and folder is not None and (config is None or (folder / "run.json").exists()):
-        return _take_up(folder, wanted, force)
+        return _resume(folder, wanted, force)
     try:
         return _begin(folder, wanted, resume)
     except FolderTaken:
         if not resume or folder is None:
             raise
-        return _take_up(folder, wanted, force)  # another process was a little earlier
+        return _resume(folder, wanted, force)  # another process was a little earlier
 
 
 def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
@@ -130,17 +130,17 @@ def _begin(folder: Path | None, wanted: _Wanted, resume: bool) -> Run:
     if resume:
         note(f"there is nothing to resume yet: the run begins in {run.folder}")
     with closing(run), experiment.isolated():
-        Recorder(experiment, run, registry, wanted.resuming(run.folder)).run_to_the_end()
+        RunWriter(experiment, run, registry, wanted.resuming(run.folder)).run_to_the_end()
     return run
 
 
-def _take_up(folder: Path, wanted: _Wanted, force: bool) -> Run:
-    with closing(Run.take_up(folder, wanted.quiet)) as run:
-        _go_on(run, wanted, force)
+def _resume(folder: Path, wanted: _Wanted, force: bool) -> Run:
+    with closing(Run.open_for_resume(folder, wanted.quiet)) as run:
+        _continue(run, wanted, force)
     return run
 
 
-def _go_on(run: Run, wanted: _Wanted, force: bool) -> None:
+def _continue(run: Run, wanted: _Wanted, force: bool) -> None:
     """Goes on with a run from its latest checkpoint that is whole."""
     registry = discover(wanted.plugins) if force else _plugins_of(run, wanted.plugins)
     if wanted.config is None and not (run.folder / "config.gin").exists():
@@ -177,9 +177,9 @@ def _go_on(run: Run, wanted: _Wanted, force: bool) -> None:
         if experiment.episodes != run.info["episodes"] and "schedule." in loaded.text():
             note(f"schedules now run over {experiment.episodes} episodes, no longer {run.info['episodes']}")
         rows = checkpoint["rows"] if checkpoint is not None else None
-        run.go_on(after, rows, config=loaded.text(), episodes=experiment.episodes, provenance=now, forced=differing)
+        run.resume(after, rows, config=loaded.text(), episodes=experiment.episodes, provenance=now, forced=differing)
         note(f"{run.folder} goes on after episode {after} of {experiment.episodes}")
-        Recorder(experiment, run, registry, wanted.resuming(run.folder)).run_to_the_end()
+        RunWriter(experiment, run, registry, wanted.resuming(run.folder)).run_to_the_end()
 
 
 def _why_over(experiment: Experiment) -> str:

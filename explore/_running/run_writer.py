@@ -17,7 +17,7 @@ from explore._storage.run_folder import Run, summarise
 from explore.errors import Interrupted, RunFailed
 
 
-class Recorder:
+class RunWriter:
     """Runs an experiment into the folder of a run; `resuming` is the command that goes on with it."""
 
     def __init__(self, experiment: Experiment, run: Run, registry: Registry, resuming: str):

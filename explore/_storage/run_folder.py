@@ -44,7 +44,7 @@ BEFORE_IT_BEGINS = {".lock", "config.gin", "episodes.csv"}
 
 
 class Run:
-    """A run, recorded (`Run.create`, `Run.take_up`) or read (`Run.open`). What is read is read afresh each time."""
+    """A run, recorded (`Run.create`, `Run.open_for_resume`) or read (`Run.open`); it is read afresh each time."""
 
     def __init__(self, folder: Path, info: dict[str, Any], lock: files.Lock | None = None, quiet: bool = False):
         self.folder = folder
@@ -127,8 +127,8 @@ class Run:
         return cls(folder, info)
 
     @classmethod
-    def take_up(cls, folder: Path, quiet: bool = False) -> Run:
-        """A run to go on with; nothing is changed before `go_on`."""
+    def open_for_resume(cls, folder: Path, quiet: bool = False) -> Run:
+        """A run to go on with; nothing is changed before `resume`."""
         run = cls.open(folder)
         run.quiet, run._lock = quiet, files.Lock(run.folder)
         try:
@@ -138,7 +138,7 @@ class Run:
         run.info = cls.open(folder).info  # whoever held the lock may have changed it
         return run
 
-    def go_on(
+    def resume(
         self,
         after: int,
         rows: Mapping[str, Any] | None,

@@ -11,7 +11,7 @@ from typing import Any
 
 from explore._config.discovery import Component, Registry
 from explore._running.experiment import Experiment
-from explore._running.run_writer import Recorder
+from explore._running.run_writer import RunWriter
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore.errors import Interrupted
@@ -55,7 +55,7 @@ def check_observer(cls: type[Observer], options: Options = STANDARD, /, **parame
             "let KeyboardInterrupt pass",
         )
         with subject.trying("when it watches how a run goes on"):
-            parts, _ = _go_on(Path(folder, "parts"), registry, [subject.build])
+            parts, _ = _resume(Path(folder, "parts"), registry, [subject.build])
         for rows, what in ((whole, "a run"), (parts, "a run that goes on")):
             subject.require(
                 rows == unwatched,
@@ -78,19 +78,19 @@ def _run(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[li
         columns=experiment.columns, seeds=experiment.seeds, episodes=EPISODES, provenance=PROVENANCE, quiet=True,
     )  # fmt: skip
     with closing(run), suppress(Interrupted):
-        Recorder(experiment, run, registry, resuming="").run_to_the_end()
+        RunWriter(experiment, run, registry, resuming="").run_to_the_end()
     return _rows(folder), run.status
 
 
-def _go_on(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[list[str], str]:
+def _resume(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[list[str], str]:
     """The same of a run that goes on."""
     experiment = _experiment(observers)
-    with closing(Run.take_up(folder, quiet=True)) as run:
+    with closing(Run.open_for_resume(folder, quiet=True)) as run:
         after = run.checkpoints.episodes()[0]
         state = run.checkpoints.read(after)
         experiment.load_state_dict(state)
-        run.go_on(after, state["rows"], config=run.config, episodes=EPISODES, provenance=PROVENANCE)
-        Recorder(experiment, run, registry, resuming="").run_to_the_end()
+        run.resume(after, state["rows"], config=run.config, episodes=EPISODES, provenance=PROVENANCE)
+        RunWriter(experiment, run, registry, resuming="").run_to_the_end()
     return _rows(folder), run.status
 
 
