@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 
 def complain(message: str) -> None:
@@ -33,3 +36,22 @@ def printable(text: str) -> str:
     """In one line; names and values may come from a stranger's file, line breaks and escape codes included."""
     line = " ".join(text.splitlines())
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+
+
+def to_one_line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """The end of an error message: the right name if one is near, else all there are."""
+    names = sorted(set(names))
+    match = difflib.get_close_matches(name, names, n=1)
+    if match:
+        return f"; did you mean {match[0]!r}?"
+    return f"; there are: {', '.join(names)}" if names else ""
+
+
+def short_path(path: str | Path) -> str:
+    """A path as messages show it: relative if it lies below the working directory."""
+    path = Path(path)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

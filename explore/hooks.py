@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 hookspec = pluggy.HookspecMarker("explore")
 hookimpl = pluggy.HookimplMarker("explore")
 
+SLOTS = {
+    "value": "explore_value_networks",
+    "uncertainty": "explore_uncertainty_modules",
+    "prior": "explore_priors",
+    "selection": "explore_selections",
+    "objective": "explore_objectives",
+    "environment": "explore_environments",
+    "agent": "explore_agents",
+    "schedule": "explore_schedules",
+    "observer": "explore_observers",
+    "launcher": "explore_launchers",
+}
+"""Slot -> its hook. `explore.interfaces.BASE_CLASSES` holds what its components must be subclasses of."""
+
 
 @hookspec
 def explore_value_networks() -> list[type]:  # type: ignore[empty-body]

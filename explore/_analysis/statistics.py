@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats  # type: ignore[import-untyped]
 
 RESAMPLES = 2000
 SEED = 0
@@ -178,6 +177,8 @@ def survival(solved_at: Sequence[float], censored_at: Sequence[float] = ()) -> K
     seeds = len(solved) + len(censored)
     if not seeds:
         raise ValueError("survival needs at least one seed")
+    from scipy import stats  # takes half a second to import
+
     curve = stats.ecdf(_observations(solved, censored)).sf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of NaN in the band
@@ -201,6 +202,8 @@ def log_rank(a: KaplanMeier, b: KaplanMeier) -> float | None:
     It is that of the normal approximation, rough below some ten solved seeds. None where the test
     says nothing: no seed solved, or all at the same episode.
     """
+    from scipy import stats
+
     with np.errstate(invalid="ignore"):
         result = stats.logrank(_observations(a.solved_at, a.censored_at), _observations(b.solved_at, b.censored_at))
     return None if np.isnan(result.pvalue) else float(result.pvalue)
@@ -331,7 +334,9 @@ def _spread(tasks: Sequence[np.ndarray]) -> bool:
     return all(len(task) > 1 for task in tasks)
 
 
-def _observations(solved: np.ndarray, censored: np.ndarray) -> stats.CensoredData:
+def _observations(solved: np.ndarray, censored: np.ndarray) -> Any:
+    from scipy import stats
+
     return stats.CensoredData(uncensored=solved, right=censored)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from explore import __version__
-from explore._messages import complain
+from explore._messages import complain, suggest
 from explore.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
@@ -290,12 +290,12 @@ def _plugins(arguments: argparse.Namespace) -> None:
 
 
 def _components(arguments: argparse.Namespace) -> None:
-    from explore._config.discovery import discover, nearest
+    from explore._config.discovery import discover
     from explore._config.parameters import parameters
-    from explore.interfaces import SLOTS
+    from explore.hooks import SLOTS
 
     if arguments.slot is not None and arguments.slot not in SLOTS:
-        raise UserError(f"unknown slot {arguments.slot!r}{nearest(arguments.slot, SLOTS)}")
+        raise UserError(f"unknown slot {arguments.slot!r}{suggest(arguments.slot, SLOTS)}")
     registry = discover(arguments.plugins)
     table = _table("component", "parameter", "default")
     for slot in [arguments.slot] if arguments.slot else SLOTS:
@@ -311,7 +311,7 @@ def _describe(arguments: argparse.Namespace) -> None:
     import inspect
 
     from explore._config.configuration import ROOT
-    from explore._config.discovery import discover, nearest
+    from explore._config.discovery import discover
     from explore._config.parameters import parameters
 
     components = discover(arguments.plugins).components
@@ -324,7 +324,7 @@ def _describe(arguments: argparse.Namespace) -> None:
         component = components[arguments.name]
         cls, origin = component.cls, f"plugin {component.plugin}, {component.source}"
     else:
-        raise UserError(f"unknown component {arguments.name!r}{nearest(arguments.name, [ROOT, *components])}")
+        raise UserError(f"unknown component {arguments.name!r}{suggest(arguments.name, [ROOT, *components])}")
     console = _console()
     console.print(f"{arguments.name} ({origin})\n")
     console.print(re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE).strip())

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from explore._config.discovery import Registry, discover, nearest
+from explore._config.discovery import Registry, discover
+from explore._messages import suggest
 from explore._storage import files
 from explore.errors import UserError
-from explore.interfaces import SLOTS
+from explore.hooks import SLOTS
 
 TEMPLATES = Path(__file__).parent / "templates"
 FILES = ("pyproject.toml", "README.md", "my_plugin.py", "my_plugin.gin", "tests/test_my_plugin.py")
@@ -89,7 +90,7 @@ def new_plugin(
 
 def _package(name: str, slot: str) -> Package:
     if slot not in SLOTS:
-        raise UserError(f"unknown slot {slot!r}{nearest(slot, SLOTS)}")
+        raise UserError(f"unknown slot {slot!r}{suggest(slot, SLOTS)}")
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", name):
         raise UserError(f"{name!r} is no name for a plugin; write words of letters and digits, such as cosine-heads")
     parts = re.split("[-_]", name)

@@ -22,7 +22,7 @@ from typing import Any
 import gin
 from gin import config_parser
 
-from explore._config.discovery import Registry, line_in, nearest
+from explore._config.discovery import Registry, line_in
 from explore._config.gin_files import (
     Binding,
     Macro,
@@ -33,14 +33,14 @@ from explore._config.gin_files import (
     is_literal,
     leaves,
     literal,
-    one_line,
     read_file,
     read_text,
     scoped,
 )
 from explore._config.parameters import Parameter, parameters
+from explore._messages import suggest, to_one_line
 from explore.errors import RunFailed, UserError
-from explore.interfaces import SLOTS
+from explore.hooks import SLOTS
 
 ROOT = "experiment"
 
@@ -65,7 +65,7 @@ def load(
     if config is not None and not statements:
         raise UserError(f"{config} is empty: it binds nothing")
     for text in bindings:
-        place = f'-b "{one_line(text)}"'
+        place = f'-b "{to_one_line(text)}"'
         bound = list(read_text(text, lambda line, place=place: place, Path()))  # type: ignore[misc]
         if not bound:
             raise UserError(f"{place} binds nothing; write slot.Name.parameter = value")
@@ -81,7 +81,7 @@ def _import(statement: config_parser.ImportStatement, where: str, allowed: bool)
         with gin.unlock_config():  # it may register something with gin
             importlib.import_module(statement.module)
     except Exception as error:
-        raise UserError(f"{where}: '{text}' raises {type(error).__name__}: {one_line(error)}") from error
+        raise UserError(f"{where}: '{text}' raises {type(error).__name__}: {to_one_line(error)}") from error
     return text
 
 
@@ -182,7 +182,7 @@ class Config:
             if not isinstance(leaf, Macro):
                 return leaf
             if leaf.name not in self._macros:
-                raise UserError(f"{where}: unknown macro {leaf.name!r}{nearest(leaf.name, self._macros)}")
+                raise UserError(f"{where}: unknown macro {leaf.name!r}{suggest(leaf.name, self._macros)}")
             if leaf.name in within:
                 raise UserError(f"{where}: the macro {leaf.name!r} stands for itself")
             self._used_macros.add(leaf.name)
@@ -195,10 +195,10 @@ class Config:
             return
         slot, _, last = name.rpartition(".")
         if slot and slot not in SLOTS:
-            raise UserError(f"{where}: unknown slot {slot!r} in {name!r}{nearest(slot, SLOTS)}")
+            raise UserError(f"{where}: unknown slot {slot!r} in {name!r}{suggest(slot, SLOTS)}")
         same_slot = [known for known in self._known if known.startswith(f"{slot}.")]
         same_name = [known for known in self._known if known.endswith(f".{last}")]
-        near = f"; write {same_name[0]}" if same_name else nearest(name, same_slot or self._known)
+        near = f"; write {same_name[0]}" if same_name else suggest(name, same_slot or self._known)
         raise UserError(f"{where}: unknown component {name!r}{near}")
 
     def _check(self, one: Binding) -> None:
@@ -206,7 +206,7 @@ class Config:
         self._check_name(one.name, one.where)
         known = self._parameters[one.name]
         if one.parameter not in known:
-            near = nearest(one.parameter, known)
+            near = suggest(one.parameter, known)
             raise UserError(f"{one.where}: {one.name} has no parameter {one.parameter!r}{near}")
         parameter = known[one.parameter]
         fitting = self._fitting(parameter)
@@ -240,7 +240,7 @@ class Config:
         scopes = {prefix for scope in entered for prefix in _prefixes(scope)}
         for one in written:
             if one.scope and one.scope not in scopes:
-                near = nearest(one.scope, scopes - {""})
+                near = suggest(one.scope, scopes - {""})
                 raise UserError(f"{one.where}: no reference @{one.scope}/... enters the scope {one.scope!r}{near}")
 
     def _check_complete(self) -> None:
@@ -305,7 +305,7 @@ class Config:
         call = _GIN_NOTE.search(str(error))
         if call is None:
             return None
-        message = one_line(str(error)[: call.start()])
+        message = to_one_line(str(error)[: call.start()])
         if isinstance(error, UserError | RunFailed):
             return UserError(message) if isinstance(error, UserError) else RunFailed(message)
         name = next((name for name, target in self._known.items() if str(target) == call["target"]), "")

@@ -6,7 +6,6 @@ A plugin is taken in whole or not at all. One that came by itself and is broken 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -14,7 +13,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,10 @@ from explore_plugins import BUILT_INS
 
 from explore import __version__, hooks
 from explore._config.fingerprint import fingerprint
+from explore._messages import short_path, suggest
 from explore.errors import UserError
-from explore.interfaces import SLOTS
+from explore.hooks import SLOTS
+from explore.interfaces import BASE_CLASSES
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,11 @@ class Registry:
         known = [name for name in vars(hooks) if name.startswith("explore_")]
         for name in implemented:
             if name not in known:
-                raise UserError(f"there is no hook {name!r}{nearest(name, known)}")
+                raise UserError(f"there is no hook {name!r}{suggest(name, known)}")
         if not implemented:
             raise UserError("it defines no hook: mark a function such as explore_environments with @hookimpl")
         components: dict[str, Component] = {}
-        for slot, (hook, _) in SLOTS.items():
+        for slot, hook in SLOTS.items():
             for cls in _classes(implemented[hook], hook) if hook in implemented else ():
                 check_class(cls, slot)
                 new = Component(slot, cls.__name__, cls, candidate.name, candidate.source)
@@ -148,15 +149,6 @@ def discover(plugins: Sequence[str] = ()) -> Registry:
     return registry
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of an error message: the right name if one is near, else all there are."""
-    names = sorted(set(names))
-    match = difflib.get_close_matches(name, names, n=1)
-    if match:
-        return f"; did you mean {match[0]!r}?"
-    return f"; there are: {', '.join(names)}" if names else ""
-
-
 def line_in(error: BaseException, file: str | None = None) -> str:
     """Where in `file` an exception came from (default: the outermost file outside the core), as ` (file:line)`."""
     frames = [
@@ -165,13 +157,7 @@ def line_in(error: BaseException, file: str | None = None) -> str:
         if frame.filename != __file__ and not re.search(r"<frozen |[/\\]importlib[/\\]", frame.filename)
     ]
     lines = [frame.lineno for frame in frames if frame.filename == (file or frames[0].filename)]
-    return f" ({shown(file or frames[0].filename)}:{lines[-1]})" if lines else ""
-
-
-def shown(path: str | Path) -> str:
-    """A path as messages show it: relative where it lies below the working directory."""
-    path = Path(path)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    return f" ({short_path(file or frames[0].filename)}:{lines[-1]})" if lines else ""
 
 
 def _candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
@@ -191,7 +177,7 @@ def _candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
 
 def _import_file(path: Path) -> Any:
     if not path.is_file():
-        near = nearest(path.name, (other.name for other in path.parent.glob("*.py")))
+        near = suggest(path.name, (other.name for other in path.parent.glob("*.py")))
         raise UserError(f"there is no such file{near}")
     name = "explore_plugin_" + re.sub(r"\W", "_", path.stem)  # shadows no other module
     spec = importlib.util.spec_from_file_location(name, path.resolve())
@@ -219,7 +205,7 @@ def _call(function: Callable[[], Any], complaint: str) -> Any:
     except UserError:
         raise
     except SyntaxError as error:
-        where = f"{shown(error.filename or '?')}:{error.lineno}"
+        where = f"{short_path(error.filename or '?')}:{error.lineno}"
         raise UserError(f"it does not parse: {error.msg} ({where})") from error
     except (Exception, SystemExit) as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())
@@ -235,7 +221,7 @@ def _classes(function: Callable[[], Any], hook: str) -> list[Any]:
 
 def check_class(cls: Any, slot: str) -> None:
     """Raises `UserError` if a class cannot be a component of a slot."""
-    hook, base = SLOTS[slot]
+    hook, base = SLOTS[slot], BASE_CLASSES[slot]
     if not inspect.isclass(cls):
         raise UserError(f"{hook} must return classes, not {cls!r}")
     name = f"{slot}.{cls.__name__}"

@@ -18,9 +18,9 @@ from typing import Any
 
 from gin import config_parser
 
-from explore._config.discovery import nearest, shown
+from explore._messages import short_path, suggest, to_one_line
 from explore.errors import UserError
-from explore.interfaces import SLOTS
+from explore.hooks import SLOTS
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,15 @@ def find_file(config: str | Path) -> Path:
         return recipes()[path.name.removesuffix(".gin")]
     if os.path.isdir(path):
         raise UserError(f"{config} is a folder; name the file, e.g. {path / 'config.gin'}")
-    raise UserError(f"there is no configuration {str(config)!r}{nearest(path.stem, recipes())}")
+    raise UserError(f"there is no configuration {str(config)!r}{suggest(path.stem, recipes())}")
 
 
 def read_file(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark of the encoding first
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{shown(path)} cannot be read: {error}") from None
-    place = shown(path)
+        raise UserError(f"{short_path(path)} cannot be read: {error}") from None
+    place = short_path(path)
     return read_text(text, lambda line: f"{place}:{line}", path.parent, (*includers, path.resolve()))
 
 
@@ -174,10 +174,10 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
         if not _is_file(path) and name.endswith(".gin") and name[:-4] in recipes():
             path = recipes()[name[:-4]]
         if not _is_file(path):
-            near = nearest(path.name, (other.name for other in path.parent.glob("*.gin")))
-            raise UserError(f"{where}: there is no file {shown(path)} to include{near}")
+            near = suggest(path.name, (other.name for other in path.parent.glob("*.gin")))
+            raise UserError(f"{where}: there is no file {short_path(path)} to include{near}")
         if path.resolve() in includers:
-            raise UserError(f"{where}: {shown(path)} includes itself")
+            raise UserError(f"{where}: {short_path(path)} includes itself")
         yield from read_file(path, includers)
 
 
@@ -188,14 +188,14 @@ def _parsed(text: str, place: Callable[[int], str]) -> list[Any]:
     except SyntaxError as error:
         token = re.search(r"Failed to parse token '(.*)'", error.msg)
         problem = f"{token[1]!r} is not a value; {_advice(token[1])}" if token else error.msg
-        raise UserError(f"{place(error.lineno or 1)}: syntax error: {one_line(problem)}") from None
+        raise UserError(f"{place(error.lineno or 1)}: syntax error: {to_one_line(problem)}") from None
     except tokenize.TokenError as error:
         message, (line, _) = error.args
         raise UserError(f"{place(line)}: syntax error: {message}") from None
     except RecursionError:
         raise UserError(f"{place(1)}: syntax error: brackets within brackets, too many to read") from None
     except TypeError as error:  # a list as the key of a dict
-        raise UserError(f"{place(1)}: syntax error: {one_line(error)}") from None
+        raise UserError(f"{place(1)}: syntax error: {to_one_line(error)}") from None
     for statement in statements:
         if isinstance(statement, config_parser.BindingStatement) and not _is_value(statement.value):
             name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}".rstrip("."))
@@ -232,7 +232,3 @@ def bindings_in(text: str) -> dict[str, str]:
 def unscoped(name: str) -> str:
     """A parameter without the scope it is bound in."""
     return name.rpartition("/")[2]
-
-
-def one_line(text: object) -> str:
-    return " ".join(str(text).split())

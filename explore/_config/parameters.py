@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explore._config.gin_files import Reference
-from explore.interfaces import SLOTS
+from explore.interfaces import BASE_CLASSES
 
 SUPPLIED = ("spec", "streams", "seed", "device")  # a component gets these from the core, not from gin
 
@@ -48,7 +48,7 @@ class Parameter:
 def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of a component (or of the experiment) by name, without what the core supplies."""
     function, cls = (target.__init__, target) if isinstance(target, type) else (target, object)  # type: ignore[misc]
-    is_component = issubclass(cls, tuple(base for _, base in SLOTS.values()))
+    is_component = issubclass(cls, tuple(BASE_CLASSES.values()))
     skipped = ("self", *SUPPLIED) if is_component else ("self",)
     try:
         hints = typing.get_type_hints(function)

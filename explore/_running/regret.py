@@ -52,14 +52,6 @@ def expected(weights: np.ndarray, later: np.ndarray) -> np.ndarray:
     return np.einsum("lxay,ly->lxa", weights, later)
 
 
-def bound(states: float, actions: float, horizon: float, mass: float, episodes: np.ndarray) -> np.ndarray:
-    """Theorem 1: what the Bayes regret of tabular Wasserstein TD with its settings is never above."""
-    pairs = states * actions
-    first = np.maximum(1, np.log(2 * pairs * horizon * episodes))
-    second = np.maximum(1, np.log(1 + episodes / pairs))
-    return 5 * horizon**2 * np.sqrt(mass * pairs * episodes * first) * second
-
-
 def _values(
     transitions: np.ndarray, rewards: np.ndarray, chosen: Callable[[int, np.ndarray], np.ndarray]
 ) -> np.ndarray:

@@ -22,7 +22,6 @@ from typing import Any
 
 from gin import config_parser
 
-from explore._config.discovery import nearest
 from explore._config.gin_files import (
     Binding,
     Macro,
@@ -31,10 +30,10 @@ from explore._config.gin_files import (
     changed,
     leaves,
     literal,
-    one_line,
     read_text,
     scoped,
 )
+from explore._messages import suggest, to_one_line
 from explore.errors import UserError
 
 KEYS = {"recipes": list, "vary": list, "bind": list, "seeds": (str, list), "plugins": list, "made_with": dict}
@@ -65,7 +64,7 @@ class Varied:
 
     @property
     def place(self) -> str:
-        return f'--vary "{one_line(self.text)}"'
+        return f'--vary "{to_one_line(self.text)}"'
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Sweep:
             if targets.count(one.target) > 1:
                 raise UserError(f"{one.place}: {one.target} is varied twice; write one list with all values")
             if one.target in bound:
-                raise UserError(f'{one.place}: {one.target} is bound by -b "{one_line(bound[one.target])}" too')
+                raise UserError(f'{one.place}: {one.target} is bound by -b "{to_one_line(bound[one.target])}" too')
         if self.seeds is not None and "experiment.seeds" in targets:
             raise UserError("experiment.seeds is varied and set by --seeds too; leave one of them out")
         return found
@@ -152,13 +151,13 @@ def read_sweep(path: Path) -> tuple[Sweep, dict[str, str]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        near = nearest(path.name, (other.name for other in path.parent.glob("*.toml")))
+        near = suggest(path.name, (other.name for other in path.parent.glob("*.toml")))
         raise UserError(f"there is no sweep {path}{near}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {one_line(error)}") from None
+        raise UserError(f"{path} cannot be read: {to_one_line(error)}") from None
     for key, value in content.items():
         if key not in KEYS:
-            raise UserError(f"{path}: a sweep has no {key!r}{nearest(key, KEYS)}")
+            raise UserError(f"{path}: a sweep has no {key!r}{suggest(key, KEYS)}")
         wanted = "a table" if key == "made_with" else "a list of texts"
         entries = value.values() if isinstance(value, dict) else value
         right = isinstance(value, KEYS[key])  # type: ignore[arg-type]
@@ -174,7 +173,7 @@ def read_sweep(path: Path) -> tuple[Sweep, dict[str, str]]:
 
 
 def _read(text: str) -> Varied:
-    place = f'--vary "{one_line(text)}"'
+    place = f'--vary "{to_one_line(text)}"'
     example = 'write e.g. --vary "environment.DeepSea.size = [10, 20]"'
     statements = [statement for statement, _ in read_text(text, lambda line: place, Path())]
     if len(statements) != 1 or not isinstance(statements[0], config_parser.BindingStatement):
@@ -200,7 +199,7 @@ def _targets(text: str) -> list[str]:
     """What a binding of the command line binds."""
     return [
         str(Binding(statement.scope, statement.selector, statement.arg_name, None)).removesuffix(" = None")
-        for statement, _ in read_text(text, lambda line: f'-b "{one_line(text)}"', Path())
+        for statement, _ in read_text(text, lambda line: f'-b "{to_one_line(text)}"', Path())
         if isinstance(statement, config_parser.BindingStatement)
     ]
 

@@ -24,10 +24,10 @@ import numpy as np
 from gin import config_parser
 
 from explore._config import configuration
-from explore._config.discovery import Registry, discover, nearest
-from explore._config.gin_files import find_file, is_literal, literal, one_line, read_file, read_text
+from explore._config.discovery import Registry, discover
+from explore._config.gin_files import find_file, is_literal, literal, read_file, read_text
 from explore._config.parameters import parameters
-from explore._messages import note
+from explore._messages import note, suggest, to_one_line
 from explore._running.interrupts import Interrupts
 from explore._running.provenance import provenance
 from explore._running.run_writer import blamed
@@ -172,7 +172,7 @@ def _settings(bindings: Sequence[str]) -> tuple[dict[tuple[str, str], tuple[Any,
     """The bindings of launchers' parameters, which are no part of a run: by launcher and parameter; and the rest."""
     settings, rest = {}, []
     for text in bindings:
-        place = f'-b "{one_line(text)}"'
+        place = f'-b "{to_one_line(text)}"'
         statements = [statement for statement, _ in read_text(text, lambda line, place=place: place, Path())]  # type: ignore[misc]
         if len(statements) == 1 and str(getattr(statements[0], "selector", "")).startswith("launcher."):
             _, name, parameter, value, *_ = statements[0]
@@ -189,7 +189,7 @@ def _launcher(
     known = {one.name: one for one in registry.components.values() if one.slot == "launcher"}
     found = next((one for one in known.values() if one.name.casefold() == name.casefold()), None)
     if found is None:
-        near = nearest(name.lower(), (other.lower() for other in known))
+        near = suggest(name.lower(), (other.lower() for other in known))
         raise UserError(f"--launcher {name}: there is no such launcher{near}")
     given = {(found.selector, key): (value, f"--{key} {value}") for key, value in options.items() if value is not None}
     takes = parameters(found.cls)
@@ -198,7 +198,7 @@ def _launcher(
         if selector != found.selector:
             raise UserError(f"{place}: the launcher is {found.selector}; choose another with --launcher")
         if parameter not in takes:
-            raise UserError(f"{place}: {found.selector} has no parameter {parameter!r}{nearest(parameter, takes)}")
+            raise UserError(f"{place}: {found.selector} has no parameter {parameter!r}{suggest(parameter, takes)}")
         if not is_literal(value) or not takes[parameter].fits(value):
             shown = literal(value) if is_literal(value) else value
             raise UserError(f"{place}: {found.selector}: {parameter} must be {takes[parameter].kind}, got {shown}")

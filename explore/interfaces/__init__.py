@@ -32,22 +32,22 @@ from explore.interfaces.selection import Beliefs, Conditional, Features, Index, 
 from explore.interfaces.uncertainty import Holder, Members, ScaleModule, UncertaintyModule
 from explore.streams import Streams
 
-SLOTS: dict[str, tuple[str, type]] = {
-    "value": ("explore_value_networks", ValueNetwork),
-    "uncertainty": ("explore_uncertainty_modules", UncertaintyModule),
-    "prior": ("explore_priors", Prior),
-    "selection": ("explore_selections", Selection),
-    "objective": ("explore_objectives", Objective),
-    "environment": ("explore_environments", dm_env.Environment),
-    "agent": ("explore_agents", Agent),
-    "schedule": ("explore_schedules", Schedule),
-    "observer": ("explore_observers", Observer),
-    "launcher": ("explore_launchers", Launcher),
+BASE_CLASSES: dict[str, type] = {
+    "value": ValueNetwork,
+    "uncertainty": UncertaintyModule,
+    "prior": Prior,
+    "selection": Selection,
+    "objective": Objective,
+    "environment": dm_env.Environment,
+    "agent": Agent,
+    "schedule": Schedule,
+    "observer": Observer,
+    "launcher": Launcher,
 }
-"""Slot -> its hook and the base class of its components."""
+"""Slot -> the base class of its components; `explore.hooks.SLOTS` names the hook of each."""
 
 __all__ = [
-    "SLOTS", "Agent", "Beliefs", "Conditional", "Features", "Holder", "Index", "Judge", "Launcher", "Members",
+    "BASE_CLASSES", "Agent", "Beliefs", "Conditional", "Features", "Holder", "Index", "Judge", "Launcher", "Members",
     "Model", "News", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec",
     "Streams", "Task", "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.special import erf  # type: ignore[import-untyped]
+from scipy.special import erf
 
 from explore import hookimpl
 from explore.interfaces import Spec

@@ -24,7 +24,8 @@ from explore._config.discovery import discover
 from explore._config.gin_files import recipes
 from explore._config.parameters import parameters
 from explore._running.experiment import Experiment
-from explore.interfaces import SLOTS
+from explore.hooks import SLOTS
+from explore.interfaces import BASE_CLASSES
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -205,7 +206,7 @@ USES = {
     ],
 )
 def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):
-    slot, hook = next((slot, hook) for slot, (hook, slot_base) in SLOTS.items() if issubclass(base, slot_base))
+    slot, hook = next((slot, SLOTS[slot]) for slot, slot_base in BASE_CLASSES.items() if issubclass(base, slot_base))
     name = re.match(r"class (\w+)", example)[1]
     imports = "import torch\nimport explore.nn\nfrom explore.interfaces import *\nfrom explore.nn import softplus\n"
     imports += "from explore.streams import normal"

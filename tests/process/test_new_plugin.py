@@ -15,7 +15,7 @@ import pytest
 from explore._cli.main import main
 from explore._cli.new_plugin import new_plugin
 from explore._storage import files
-from explore.interfaces import SLOTS
+from explore.hooks import SLOTS
 
 
 @pytest.fixture(autouse=True)

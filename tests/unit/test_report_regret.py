@@ -6,8 +6,8 @@ from test_report import material_in, record
 
 import explore
 from explore._analysis.report import regret, sections
+from explore._analysis.report.regret import bound
 from explore._analysis.statistics import growth_across, growth_along
-from explore._running.regret import bound
 
 EPISODES = 40
 

@@ -17,10 +17,11 @@ from scipy.optimize import minimize
 
 import explore
 from explore._analysis.compare import compare
+from explore._analysis.report.regret import bound
 from explore._cli.main import main
 from explore._config.configuration import load
 from explore._config.discovery import discover
-from explore._running.regret import best_values, bound
+from explore._running.regret import best_values
 from explore.interfaces import Spec
 from explore.streams import Streams, stream
 

@@ -26,7 +26,7 @@ from explore._cli.main import main
 from explore._config.discovery import discover
 from explore._storage.files import Lock
 from explore.interfaces import (
-    SLOTS,
+    BASE_CLASSES,
     Judge,
     Launcher,
     Model,
@@ -72,7 +72,7 @@ BUILT_INS = {name: one for name, one in discover().components.items() if one.sou
 
 
 def test_there_is_a_check_for_every_slot():
-    assert {f"check_{slot}" for slot in SLOTS} == {
+    assert {f"check_{slot}" for slot in BASE_CLASSES} == {
         name for name in explore.testing.__all__ if name.startswith("check_")
     }
 

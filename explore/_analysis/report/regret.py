@@ -18,7 +18,6 @@ from explore._analysis.report.data import Material, Result
 from explore._analysis.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
 from explore._analysis.report.section import Picture, Section
 from explore._analysis.statistics import Interval, growth_across, growth_along, mean_band, mean_interval, power_law
-from explore._running.regret import bound
 
 REGRET = "regret"
 SIZES = ("states", "actions", "horizon")
@@ -112,6 +111,14 @@ def _has_sizes(result: Result) -> bool:
 
 def _is_bounded(result: Result) -> bool:
     return _has_sizes(result) and _size(result, "mass") >= LEAST_MASS
+
+
+def bound(states: float, actions: float, horizon: float, mass: float, episodes: np.ndarray) -> np.ndarray:
+    """Theorem 1: what the Bayes regret of tabular Wasserstein TD with its settings is never above."""
+    pairs = states * actions
+    first = np.maximum(1, np.log(2 * pairs * horizon * episodes))
+    second = np.maximum(1, np.log(1 + episodes / pairs))
+    return 5 * horizon**2 * np.sqrt(mass * pairs * episodes * first) * second
 
 
 def _bound(result: Result, episodes: np.ndarray) -> np.ndarray:
