@@ -2,7 +2,7 @@
 
     python benchmarks/lifting.py [--seeds 10] [--repeats 15]
 
-The two are those of the tutorial, docs/plugins.md, from which they are read. Learning phases and steps
+The two are those of the tutorial, docs/tutorial.md, from which they are read. Learning phases and steps
 are timed apart, as in `speed.py`: the whole agent, of which the uncertainty network is a part. Contenders
 take turns episode by episode, and figures are medians.
 """
@@ -23,7 +23,7 @@ from speed import CARTPOLE, DEEP_SEA, measure, ours
 from explore._config.configuration import binding
 from explore._config.discovery import Registry, discover
 
-PAGE = Path(__file__).parent.parent / "docs" / "plugins.md"
+PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
 FILES = ("cosine_heads.py", "fast_heads.py")
 VERSIONS = {"lifted": "CosineHeads", "lane-aware": "FastCosineHeads"}
 TASKS = (

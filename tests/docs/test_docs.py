@@ -1,6 +1,6 @@
 """The documentation is true: its plugins and commands run, and its tables list all there is.
 
-`python tests/docs/test_docs.py` rewrites the table of parameters in `docs/gin.md`.
+`python tests/docs/test_docs.py` rewrites the table of parameters in `docs/reference/parameters.md`.
 """
 
 import csv
@@ -28,11 +28,14 @@ from explore.hooks import SLOTS
 from explore.interfaces import BASE_CLASSES
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
-TUTORIAL, REFERENCE, GIN, DESIGN, RESUME = (
-    REPOSITORY / "docs" / f"{name}.md" for name in ("plugins", "slots", "gin", "design", "resume")
+DOCS = REPOSITORY / "docs"
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+REFERENCE = [page for page in PAGES if DOCS / "reference" in page.parents]  # one page uses the files of another
+RECIPES, FILES, HOOK_TABLE, PARAMETERS, DESIGN = (
+    DOCS / f"{name}.md"
+    for name in ("reference/gin", "reference/files", "reference/hooks", "reference/parameters", "concepts/architecture")
 )
-STORIES = [TUTORIAL, RESUME]  # whose commands build on each other
+STORIES = [DOCS / "tutorial.md", DOCS / "howto" / "resume.md"]  # whose commands build on each other
 TABLE = re.compile(r"(?<=<!-- parameters -->\n).*(?=<!-- end of parameters -->)", re.DOTALL)
 BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
 MESSAGES = {"explore: note: ": 0, "explore: error: ": 2, "E  ": 1}  # how they begin, and with which code it ends
@@ -60,13 +63,18 @@ def commands(page, kinds="explore run"):
             yield command, [line for line in printed if line.startswith(tuple(MESSAGES))]
 
 
-def write_files(page, folder):
-    """Writes the plugins and gin files of a page, each named by its first line, and returns their names."""
+def files(page):
+    """The plugins and gin files of a page by their names, which their first lines give."""
     texts = [text for text in blocks(page, "python|gin") if re.match(r"# \w+\.(py|gin)\n", text)]
-    names = [text.splitlines()[0].removeprefix("# ") for text in texts]
-    for name, text in zip(names, texts):
+    return {text.splitlines()[0].removeprefix("# "): text for text in texts}
+
+
+def write_files(pages, folder):
+    """Writes the files of some pages, and returns their names."""
+    texts = {name: text for page in pages for name, text in files(page).items()}
+    for name, text in texts.items():
         (folder / name).write_text(text)
-    return names
+    return list(texts)
 
 
 @pytest.fixture
@@ -128,30 +136,30 @@ def install(pyproject, monkeypatch):
     ],
 )
 def test_a_command_does_what_its_page_says(folder, perform, page, command, messages):
-    write_files(page, folder)
+    write_files(REFERENCE if page in REFERENCE else [page], folder)
     perform(command, messages)
-    for rows in folder.glob("runs/*/episodes.csv") if page == GIN else ():
+    for rows in folder.glob("runs/*/episodes.csv") if page == RECIPES else ():
         with rows.open() as file:
             columns = next(csv.reader(file))
-        assert [name for name in columns if f"| `{name}` |" not in GIN.read_text()] == []
+        assert [name for name in columns if f"| `{name}` |" not in FILES.read_text()] == []
 
 
 @pytest.mark.parametrize("page", STORIES, ids=lambda page: page.stem)
 def test_the_commands_of_a_story_work_one_after_another(folder, perform, page):
-    write_files(page, folder)
+    write_files([page], folder)
     for command, messages in commands(page, "explore|pytest|sed|cd|pip"):
         perform(command, messages)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_file_of_a_page_is_used_by_one_of_its_commands(folder, page):
+def test_every_file_of_a_page_is_used_by_one_of_its_commands(page):
     used = " ".join(command for command, _ in commands(page, "explore|pytest"))
-    assert [name for name in write_files(page, folder) if name not in used] == []
+    assert [name for name in files(page) if name not in used] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_binding_in_the_text_is_one(folder, page):
-    registry = discover([name for name in write_files(page, folder) if re.fullmatch(r"(?!test_)\w+\.py", name)])
+    registry = discover([name for name in write_files([page], folder) if re.fullmatch(r"(?!test_)\w+\.py", name)])
     for binding in BINDING.findall(page.read_text()):
         load("pins_deep_sea", [binding], registry)
 
@@ -163,8 +171,8 @@ def test_the_example_of_a_logger_writes_its_file(folder):
 
 
 def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder):
-    files = write_files(REFERENCE, folder)
-    registry = discover([name for name in files if name.endswith(".py") and not name.startswith("test_")])
+    names = write_files(REFERENCE, folder)
+    registry = discover([name for name in names if name.endswith(".py") and not name.startswith("test_")])
     for component in registry.components.values():
         if component.source != "built in" and component.slot != "launcher":  # which takes long
             takes = ["floats"] if component.name == "TanhNet" else ["integers", "floats"]
@@ -174,7 +182,7 @@ def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder)
 
 def test_an_installed_package_needs_no_option(folder, monkeypatch, capsys):
     write_files(REFERENCE, folder)
-    [pyproject] = map(tomllib.loads, blocks(REFERENCE, "toml"))
+    [pyproject] = [tomllib.loads(text) for page in REFERENCE for text in blocks(page, "toml")]
     install(pyproject, monkeypatch)
     assert main(["describe", "uncertainty.WideHeads"]) == 0
     assert "entry point (wide-heads 0.1.0)" in capsys.readouterr().out
@@ -228,8 +236,8 @@ HOOKS = [name for name in vars(hooks) if name.startswith("explore_")]
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented_and_implemented_by_an_example_that_is_run(hook):
     arguments = ", ".join(inspect.signature(getattr(hooks, hook)).parameters)
-    assert f"| `{hook}({arguments})` |" in REFERENCE.read_text()
-    assert any(f"def {hook}({arguments}):" in block for block in blocks(REFERENCE, "python"))
+    assert f"| `{hook}({arguments})` |" in HOOK_TABLE.read_text()
+    assert any(f"def {hook}({arguments}):" in block for page in REFERENCE for block in blocks(page, "python"))
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -238,7 +246,7 @@ def test_every_hook_is_named_in_a_test(hook):
 
 
 def test_every_recipe_is_listed():
-    listed = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", GIN.read_text().split("## Recipes")[1], re.MULTILINE)
+    listed = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", RECIPES.read_text().split("## Recipes")[1], re.MULTILINE)
     named = {name for cell in listed for name in re.findall(r"`(\w+)`", cell)}
     assert recipes().keys() - named == set()
 
@@ -262,7 +270,9 @@ def parameter_table():
 
 
 def test_the_table_of_parameters_is_complete():
-    assert TABLE.search(GIN.read_text())[0] == parameter_table(), "rewrite it with: python tests/docs/test_docs.py"
+    assert TABLE.search(PARAMETERS.read_text())[0] == parameter_table(), (
+        "rewrite it with: python tests/docs/test_docs.py"
+    )
 
 
 def test_every_parameter_has_a_meaning():
@@ -292,4 +302,4 @@ def test_links_lead_somewhere(page):
 
 
 if __name__ == "__main__":
-    GIN.write_text(TABLE.sub(lambda _: parameter_table(), GIN.read_text()))
+    PARAMETERS.write_text(TABLE.sub(lambda _: parameter_table(), PARAMETERS.read_text()))

@@ -49,7 +49,7 @@ class Recorded(Agent):
 def explore_agents():
     return [Recorded]
 """
-PAGE = Path(__file__).parents[2] / "docs" / "bsuite.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "bsuite.md"
 SEEDS = (0, 7)
 EPISODES = {"cartpole_swingup/0": 12, "cartpole_swingup/19": 2}  # long ones
 SUMS = ["total_return", "raw_return"]  # bsuite adds up steps, the export episodes

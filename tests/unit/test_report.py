@@ -650,7 +650,7 @@ def test_a_real_run_has_maps_and_a_curve_of_its_sum(tmp_path):
 
 
 def test_the_code_in_the_documentation_reads_snapshots(tmp_path, monkeypatch, capsys):
-    page = Path(__file__).parents[2] / "docs" / "report.md"
+    page = Path(__file__).parents[2] / "docs" / "howto" / "report.md"
     [code] = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     run = record(tmp_path / "runs" / "pins", SEA | PINS, [[0.0]] * 5)
     frontier = np.zeros((4, 4))
