@@ -24,7 +24,7 @@ from rich.table import Table
 
 from explore._config.configuration import binding, load
 from explore._config.discovery import discover
-from explore._running.loop import play
+from explore._running.loop import play_episode
 
 try:
     import haiku as hk
@@ -56,14 +56,17 @@ def ours(size: int, seeds: int) -> Phase:
     }
     experiment = load("bsp10_deep_sea", [binding(*pair) for pair in bindings.items()], discover()).build()
     agent, learning = experiment.agent, []
+    learn = agent.learn
 
-    def begin(observations: np.ndarray) -> None:
+    def timed() -> None:
         began = time.perf_counter()
-        agent.begin_episode(observations, progress=0.5)
+        learn()
         learning.append((time.perf_counter() - began) / UPDATES / seeds)
 
+    agent.learn = timed
+
     def phase() -> float:
-        play(experiment.environments, agent.act, begin, agent.observe)
+        play_episode(agent, experiment.environments, progress=0.5)
         return learning[-1]
 
     for _ in range(FILL):

@@ -10,28 +10,26 @@ from __future__ import annotations
 
 import argparse
 import resource
-from collections.abc import Sequence
 
 import numpy as np
 
 from explore._config.configuration import binding, load
 from explore._config.discovery import discover
 from explore._running.experiment import Experiment
-from explore._running.loop import play
+from explore._running.loop import play_episode
 
 
 def fill(experiment: Experiment) -> None:
     agent, random = experiment.agent, np.random.default_rng(0)
     whole, agent.batches_per_episode = agent.batches_per_episode, 1
 
-    def act(observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-        return random.integers(2, size=len(active)).tolist()
-
+    agent.act = lambda observations, active: random.integers(2, size=len(active)).tolist()
     for _ in range(experiment.episodes):
-        play(experiment.environments, act, lambda obs: agent.begin_episode(obs, progress=0.5), agent.observe)
+        play_episode(agent, experiment.environments, progress=0.5)
     agent.batches_per_episode = whole
+    del agent.act  # the class's own again
     for _ in range(10):
-        play(experiment.environments, agent.act, lambda obs: agent.begin_episode(obs, progress=0.5), agent.observe)
+        play_episode(agent, experiment.environments, progress=0.5)
 
 
 def peak() -> float:

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from explore._config.configuration import binding, load
 from explore._config.discovery import Registry, discover
-from explore._running.loop import play
+from explore._running.loop import play_episode
 
 
 class Cost(NamedTuple):
@@ -90,19 +90,21 @@ def ours(task: Task, seeds: int, compiled: bool, registry: Registry) -> Episode:
         binding("agent.Indexed.compile", compiled),
     ]
     experiment = load(task.recipe, bindings, registry).build()
-    agent = experiment.agent
+    agent, marks = experiment.agent, []
+    learn = agent.learn
+
+    def timed() -> None:
+        marks.append(time.perf_counter())
+        learn()
+        marks.append(time.perf_counter())
+
+    agent.learn = timed
 
     def episode() -> Cost:
-        marks = []
-
-        def begin(observations: np.ndarray) -> None:
-            marks.append(time.perf_counter())
-            agent.begin_episode(observations, progress=0.5)
-            marks.append(time.perf_counter())
-
-        _, lengths = play(experiment.environments, agent.act, begin, agent.observe)
+        marks.clear()
+        lanes = play_episode(agent, experiment.environments, progress=0.5)
         began, learned, ended = *marks, time.perf_counter()
-        return Cost((learned - began) / task.updates / seeds, (ended - learned) / lengths.sum())
+        return Cost((learned - began) / task.updates / seeds, (ended - learned) / lanes.lengths.sum())
 
     return episode
 

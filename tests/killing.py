@@ -39,7 +39,7 @@ from explore._storage.run_folder import Run
 
 CALLS = (
     *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),
-    *((Indexed, name) for name in ("begin_episode", "act", "observe", "begin_evaluation")),
+    *((Indexed, name) for name in ("begin_episode", "learn", "act", "observe", "learn_online", "begin_evaluation")),
     *((Experiment, name) for name in ("state_dict", "load_state_dict")),
     *((Run, name) for name in ("resume", "add")),
     (Learner, "_update"),

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from explore._learning.rehearsal import rehearse_resume
-from explore._running.loop import Progress, play, train
+from explore._running.loop import Progress, evaluate_episode, train
 from explore._running.regret import Regret
 from explore._running.visits import beliefs, sightings
 from explore._state import Tree, capture, check_fits, restore, skeleton
@@ -144,8 +144,7 @@ class Experiment:
         if self.regret is not None:
             columns["regret"] = self.regret.of(self.agent)
         if self.evaluate_every is not None and episode % self.evaluate_every == 0:
-            begin = self.agent.begin_evaluation
-            columns["evaluation"], _ = play(self.evaluators, self.agent.evaluate, begin=lambda _: begin())
+            columns["evaluation"] = evaluate_episode(self.agent, self.evaluators)
         return columns
 
     @contextmanager

@@ -1,10 +1,9 @@
-"""The paper's live_IS, for all seeds in lockstep; a lane whose episode has ended waits."""
+"""The paper's Algorithm 2 (live_IS), for all seeds in lockstep: each is a lane of one program."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import dm_env
@@ -19,7 +18,36 @@ class Progress:
     """How far a run has come."""
 
     steps: np.ndarray  # of each lane
-    episode: int = 0  # the last that is over
+    episode: int = 0  # the latest that is complete
+
+
+class Lanes:
+    """Environments that are stepped together; a lane whose episode has ended waits for the others."""
+
+    def __init__(self, environments: Sequence[dm_env.Environment]):
+        self.environments = environments
+        one_hot = isinstance(environments[0].observation_spec(), dm_env.specs.DiscreteArray)
+        self._dtype = np.int64 if one_hot else np.float32
+
+    def reset(self) -> None:
+        self._timesteps = [environment.reset() for environment in self.environments]
+        self.observations = np.array([timestep.observation for timestep in self._timesteps], self._dtype)
+        self.active = [True] * len(self.environments)
+        self.returns = [0.0] * len(self.environments)
+        self.lengths = np.zeros(len(self.environments), int)
+
+    def step(self, actions: Sequence[int]) -> list[dm_env.TimeStep]:
+        """Take an action in every active lane; return the latest timestep of each lane."""
+        self.observations = self.observations.copy()  # an agent may have kept the last ones
+        self.lengths += self.active
+        timesteps = self._timesteps
+        for lane, active in enumerate(self.active):
+            if active:
+                timestep = timesteps[lane] = self.environments[lane].step(actions[lane])
+                self.observations[lane] = timestep.observation
+                self.returns[lane] += float(timestep.reward)
+        self.active = [active and not timestep.last() for active, timestep in zip(self.active, timesteps)]
+        return timesteps
 
 
 def train(
@@ -32,23 +60,22 @@ def train(
     progress: Progress,
     sightings: Sightings | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Plays the episodes of all lanes that are still to come, and yields their rows as they end.
+    """Play the remaining episodes of all lanes, and yield the rows of each as it ends.
 
-    `measure` gives further columns of the episode that it is told the number of.
+    `measure` returns further columns of the episode with the given number.
     """
     while progress.episode < episodes:
-        begin = partial(agent.begin_episode, progress=progress.episode / episodes)
-        returns, lengths = play(environments, agent.act, begin, agent.observe, sightings)
+        lanes = play_episode(agent, environments, progress.episode / episodes, sightings)
         progress.episode += 1
-        progress.steps += lengths
+        progress.steps += lanes.lengths
         if sightings is not None:
-            sightings.end(progress.episode, returns, lengths)
+            sightings.end(progress.episode, lanes.returns, lanes.lengths)
         metrics = agent.metrics()
         rows = [
-            {"seed": seed, "episode": progress.episode, "return": returns[lane], "length": int(lengths[lane])}
-            | {"steps": int(progress.steps[lane])}
+            {"seed": seed, "episode": progress.episode, "return": lanes.returns[lane]}
+            | {"length": int(lanes.lengths[lane]), "steps": int(progress.steps[lane])}
             | {name: column[lane] for name, column in metrics.items()}
-            | judges[lane].episode(returns[lane])
+            | judges[lane].episode(lanes.returns[lane])
             for lane, seed in enumerate(seeds)
         ]
         for name, column in measure(progress.episode).items():
@@ -57,33 +84,33 @@ def train(
         yield rows
 
 
-def play(
+def play_episode(
+    agent: Agent,
     environments: Sequence[dm_env.Environment],
-    act: Callable[[np.ndarray, Sequence[bool]], Sequence[int]],
-    begin: Callable[[np.ndarray], None],
-    observe: Callable[[Sequence[int], Sequence[dm_env.TimeStep], Sequence[bool]], None] | None = None,
+    progress: float,
     sightings: Sightings | None = None,
-) -> tuple[list[float], np.ndarray]:
-    """One episode of every lane: its return and its length."""
-    timesteps = [environment.reset() for environment in environments]
-    one_hot = isinstance(environments[0].observation_spec(), dm_env.specs.DiscreteArray)
-    observations = np.array([timestep.observation for timestep in timesteps], np.int64 if one_hot else np.float32)
-    returns = [0.0] * len(environments)
-    lengths = np.zeros(len(environments), int)
-    active = [True] * len(environments)
-    begin(observations)
-    while any(active):
-        actions = act(observations, active)
-        before, observations = observations, observations.copy()  # an agent may have kept the last ones
-        for lane, environment in enumerate(environments):
-            if active[lane]:
-                timestep = timesteps[lane] = environment.step(actions[lane])
-                observations[lane] = timestep.observation
-                returns[lane] += float(timestep.reward)
-        if observe is not None:
-            observe(actions, timesteps, active)
+) -> Lanes:
+    """An episode of every lane: draw an index, learn, and act on the index to the end of the episode."""
+    lanes = Lanes(environments)
+    lanes.reset()
+    agent.begin_episode(lanes.observations, progress)  # draws the index
+    agent.learn()
+    while any(active := lanes.active):
+        observations = lanes.observations
+        actions = agent.act(observations, active)
+        timesteps = lanes.step(actions)
+        agent.observe(actions, timesteps, active)
+        agent.learn_online(active)
         if sightings is not None:
-            sightings.step(before, actions, timesteps, active)
-        lengths += active
-        active = [on and not timestep.last() for on, timestep in zip(active, timesteps)]
-    return returns, lengths
+            sightings.step(observations, actions, timesteps, active)
+    return lanes
+
+
+def evaluate_episode(agent: Agent, environments: Sequence[dm_env.Environment]) -> list[float]:
+    """The return of an episode of every lane from which nothing is learned."""
+    lanes = Lanes(environments)
+    lanes.reset()
+    agent.begin_evaluation()
+    while any(lanes.active):
+        lanes.step(agent.evaluate(lanes.observations, lanes.active))
+    return lanes.returns

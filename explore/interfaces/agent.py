@@ -13,9 +13,9 @@ import numpy as np
 class Agent(ABC):
     """Slot `agent`: acts and learns, all lanes at once.
 
-    The loop calls `begin_episode`, then for each step `act` and `observe`. A lane whose episode
-    has ended waits: it is not `active`, its action is ignored, and none of its random numbers may
-    be drawn.
+    The loop calls `begin_episode` and `learn`, then for each step `act`, `observe` and `learn_online`.
+    A lane whose episode has ended waits: it is not `active`, its action is ignored, and none of its
+    random numbers may be drawn.
 
     Checkpoints keep its attributes, and those of what it is made of (see `explore._state`).
     """
@@ -26,6 +26,9 @@ class Agent(ABC):
     def begin_episode(self, observations: np.ndarray, progress: float) -> None:
         """A new episode of every lane starts at these observations `[lanes, ...]`."""
 
+    def learn(self) -> None:
+        """Learn from the episodes so far. Called after `begin_episode`, before the first action."""
+
     @abstractmethod
     def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
         """An action for each lane."""
@@ -33,6 +36,9 @@ class Agent(ABC):
     @abstractmethod
     def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
         """What the actions led to; entries of waiting lanes are to be ignored."""
+
+    def learn_online(self, active: Sequence[bool]) -> None:
+        """Learn during the episode. Called after each step; the active lanes have taken one."""
 
     @abstractmethod
     def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:

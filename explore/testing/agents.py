@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from explore._running.experiment import Experiment
-from explore._running.loop import play
+from explore._running.loop import evaluate_episode, play_episode
 from explore._state import Tree, capture
 from explore._values.parts import made_up_observations
 from explore.interfaces import Agent, Spec
@@ -92,11 +92,10 @@ def _check_steps(subject: Subject, environment: Any) -> None:
 
         return act
 
+    agent.act, agent.evaluate = acting(agent.act), acting(agent.evaluate)
     for progress in (0.0, 0.5):
-        begin = partial(agent.begin_episode, progress=progress)
-        play(environments, acting(agent.act), begin, agent.observe)
-        agent.begin_evaluation()
-        play(environments, acting(agent.evaluate), lambda observations: None)
+        play_episode(agent, environments, progress)
+        evaluate_episode(agent, environments)
 
 
 def _is_action(action: Any, actions: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explore._running.loop import play
+from explore._running.loop import play_episode
 from explore._values.indexed_value import IndexedValue
 from explore._values.parts import made_up_observations
 from explore.interfaces import ScaleModule, Spec, UncertaintyModule
@@ -129,12 +129,13 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
     agent = agent_of(spec, seeds, parts)
     environments = [toy.Walk(seed, spec) for seed in seeds]
     obs = made_up_observations(spec, [stream(seed, "made up") for seed in seeds], 1)
+    learn, original_act = agent.learn, agent.act
     held: list[Tensor] = []
     sampled = torch.zeros(())
 
-    def begin(observations: np.ndarray) -> None:
+    def learn_and_look() -> None:
         nonlocal held, sampled
-        agent.begin_episode(observations, 0.0)
+        learn()
         held, sampled = [part.clone() for part in agent.index], values()
 
     def values() -> Tensor:
@@ -142,7 +143,7 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
         return agent.function.values(agent.function.acting_features(obs), own)
 
     def act(observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-        actions = agent.act(observations, active)
+        actions = original_act(observations, active)
         subject.require(
             all(torch.equal(part, old) for part, old in zip(agent.index, held)),
             "changes the index that is held for the episode",
@@ -155,9 +156,10 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
         )
         return actions
 
+    agent.learn, agent.act = learn_and_look, act
     episodes = []
     for _ in range(4):
-        play(environments, act, begin, agent.observe)
+        play_episode(agent, environments, 0.0)
         episodes.append(held)
     for number, part in enumerate(agent.function.parts):
         differ = any(not torch.equal(index[number], episodes[0][number]) for index in episodes[1:])

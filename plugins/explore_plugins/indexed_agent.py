@@ -147,10 +147,12 @@ class Indexed(Agent):
         self.progress = progress
         self.index, self.index_is_new = self.function.draw(self.streams["index"], 1, 1), True
         self.latest = {name: [None] * len(self.steps) for name in self.columns[1:]}
-        if self.learn_every is None:
-            self._learn(range(len(self.steps)), self.batches_per_episode)
         for lane, observation in enumerate(observations):
             self.replay.start(lane, observation)
+
+    def learn(self) -> None:
+        if self.learn_every is None:
+            self._learn(range(len(self.steps)), self.batches_per_episode)
 
     def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
         if self.redraw_probability and not self.index_is_new:
@@ -164,8 +166,10 @@ class Indexed(Agent):
             if on:
                 append(lane, actions[lane], timesteps[lane])
                 steps[lane] += 1
+
+    def learn_online(self, active: Sequence[bool]) -> None:
         if self.learn_every is not None:
-            self._learn([lane for lane, on in enumerate(active) if on and steps[lane] % self.learn_every == 0], 1)
+            self._learn([lane for lane, on in enumerate(active) if on and self.steps[lane] % self.learn_every == 0], 1)
 
     def begin_evaluation(self) -> None:
         self.evaluation_index = self.function.draw(self.streams["evaluation index"], 1, 1)

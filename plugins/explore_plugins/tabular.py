@@ -48,7 +48,7 @@ class Tabular(Agent):
     def plan(self, progress: float) -> np.ndarray:
         """The values to act on, `[lanes, stages, states, actions]`."""
 
-    def learn(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
+    def update(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
         """For what is learned step by step: `here`, a place with actions, led to these rewards and next states."""
 
     def begin_episode(self, observations: np.ndarray, progress: float) -> None:
@@ -68,7 +68,7 @@ class Tabular(Agent):
         self.counts[*here, following] += 1
         self.visits[here] += 1
         self.rewards[here] += rewards
-        self.learn(here, rewards, following)
+        self.update(here, rewards, following)
 
     def best_guess(self) -> np.ndarray:
         """The values that evaluation acts on: those of acting, but for what is drawn to explore."""
@@ -221,7 +221,7 @@ class TabularPSRL(Tabular):
         self.mass = mass
         self.ones = np.zeros(self.counts.shape)  # those of the `counts` with a reward of 1
 
-    def learn(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
+    def update(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
         self.ones[*here, following] += np.clip((rewards - self.low) / (self.high - self.low), 0, 1)
 
     def plan(self, progress: float) -> np.ndarray:
@@ -330,7 +330,7 @@ class TabularQLearning(Tabular):
                 actions[lane] = int(generator.integers(self.visits.shape[-1]))
         return actions
 
-    def learn(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
+    def update(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
         lanes, stage, *_ = here
         horizon = self.visits.shape[1]
         after = np.minimum(stage + 1, horizon - 1)

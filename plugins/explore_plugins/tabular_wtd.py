@@ -60,7 +60,7 @@ class TabularWTD(TabularGaussian):
         targets = visits * self.noise(np.maximum(visits, 1))
         return (targets + self.beta * self.prior_sigma) / (visits + self.beta)
 
-    def learn(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
+    def update(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
         if self.p != 2:
             self.ones[*here, following] += rewards == 1
             self.others[*here, following] += np.where(rewards == 1, 0, rewards)

@@ -25,7 +25,7 @@ SEEDS = (0, 3)  # of these walks, the first fills the replay earlier
 TRAINED, PRIOR, TARGET = range(3)
 
 
-def watch(agent, monkeypatch, method="begin_episode"):
+def watch(agent, monkeypatch, method="learn"):
     """A list that collects the weights before and after each call, and how many phases lanes have learned in."""
     original, calls = getattr(agent, method), []
 
@@ -59,7 +59,7 @@ def test_the_index_is_held_for_the_episode_and_changes_between(parts, monkeypatc
 @pytest.mark.parametrize("learn_every", [None, 3])
 def test_only_what_should_change_does(parts, learn_every, monkeypatch):
     agent = build(SEEDS, **parts, target_period=3, learn_every=learn_every)
-    learning, other = ("begin_episode", "observe")[:: 1 if learn_every is None else -1]
+    learning, other = ("learn", "learn_online")[:: 1 if learn_every is None else -1]
     calls, idle = watch(agent, monkeypatch, learning), watch(agent, monkeypatch, other)
     live(agent, 14)
     for before, after, _, _ in idle:

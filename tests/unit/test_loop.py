@@ -13,7 +13,7 @@ from explore_plugins.indexed_agent import Indexed
 from explore_plugins.selections import EpsilonGreedy, SampledArgmax
 
 from explore._running.experiment import Experiment
-from explore._running.loop import Progress, play, train
+from explore._running.loop import Progress, play_episode, train
 from explore.interfaces import Agent, Judge
 
 
@@ -68,14 +68,38 @@ class Scribe(Agent):
 def test_a_lane_whose_episode_has_ended_waits():
     agent = Scribe()
     environments = [Fixed(length=length) for length in (2, 4, 1)]
-    began = []
-    returns, lengths = play(environments, agent.act, lambda obs: began.append(obs.tolist()), agent.observe)
-    assert returns == [2.0, 4.0, 1.0]
-    assert lengths.tolist() == [2, 4, 1]
-    assert began == [[[2, 0], [4, 0], [1, 0]]]
+    lanes = play_episode(agent, environments, progress=0.5)
+    assert lanes.returns == [2.0, 4.0, 1.0]
+    assert lanes.lengths.tolist() == [2, 4, 1]
+    assert agent.began == [([2, 4, 1], 0.5)]
     assert [active for active, _ in agent.seen] == [
         [True, True, True], [True, True, False], [False, True, False], [False, True, False],
     ]  # fmt: skip
+
+
+def test_an_agent_learns_before_its_first_action_and_after_each_step():
+    calls = []
+
+    class Pupil(Scribe):
+        def begin_episode(self, observations, progress):
+            calls.append("begin_episode")
+
+        def learn(self):
+            calls.append("learn")
+
+        def learn_online(self, active):
+            calls.append(("learn_online", list(active)))
+
+        def act(self, observations, active):
+            calls.append("act")
+            return super().act(observations, active)
+
+        def observe(self, actions, timesteps, active):
+            calls.append("observe")
+
+    play_episode(Pupil(), [Fixed(length=length) for length in (1, 2)], progress=0.0)
+    steps = [["act", "observe", ("learn_online", active)] for active in ([True, True], [False, True])]
+    assert calls == ["begin_episode", "learn", *steps[0], *steps[1]]
 
 
 def test_rows_tell_what_happened():
