@@ -2,14 +2,18 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: run test setup lint format benchmark clean
+.PHONY: run test test-fast setup lint format benchmark clean
 
 run: setup  ## the main job: PINs on Cartpole swing-up, with a live display
 	$(BIN)/explore run gin/pins_cartpole.gin
 
 test: setup  ## all tests, the learning ones included
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
+
+test-fast: setup  ## the tests that take no longer than a second or two each
+	$(BIN)/pytest $(PARALLEL) -m "not learning and not slow"
 
 setup: .venv/installed
 

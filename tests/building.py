@@ -15,7 +15,19 @@ from explore.interfaces import Judge, Spec
 from explore.streams import Streams
 from explore.testing.toy import CELLS, FLOATS, Walk, bsp, pins
 
-__all__ = ["BSP", "CELLS", "FLOATS", "PINS", "Walk", "build", "live", "spec_of", "weights"]
+__all__ = [
+    "BSP",
+    "CELLS",
+    "FLOATS",
+    "PINS",
+    "Walk",
+    "as_numbers",
+    "build",
+    "live",
+    "some_observations",
+    "spec_of",
+    "weights",
+]
 
 PINS, BSP = pins(), bsp()
 
@@ -50,3 +62,16 @@ def weights(agent: Indexed) -> dict[int, list[torch.Tensor]]:
     seeds = agent.streams.seeds
     stacks = [stack.buffer.unflatten(1, (len(seeds), -1)).flatten(2).clone() for stack in agent.function.stacks]
     return {seed: [stack[:, lane] for stack in stacks] for lane, seed in enumerate(seeds)}
+
+
+def some_observations(spec: Spec, batch: int = 5) -> torch.Tensor:
+    """Some for each of two lanes."""
+    random = torch.Generator().manual_seed(0)
+    if spec is CELLS:
+        return torch.randint(9, (2, batch), generator=random)
+    return torch.randn(2, batch, 2, 2, generator=random)
+
+
+def as_numbers(spec: Spec, obs: torch.Tensor) -> torch.Tensor:
+    """What a network sees of an observation."""
+    return torch.nn.functional.one_hot(obs, 9).double() if spec is CELLS else obs.flatten().double()

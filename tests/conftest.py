@@ -1,9 +1,25 @@
+"""Marks every test by its folder; gives each process one thread, and signals as in a terminal."""
+
+import os
 import signal
 import sys
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; read by torch when it is imported
 
 import pytest
 
 sys.dont_write_bytecode = True  # plugins are rewritten within a second, which their cached bytecode would not show
+
+TESTS = Path(__file__).parent
+MARKED = ("learning", "process", "fuzz")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in MARKED:
+            item.add_marker(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

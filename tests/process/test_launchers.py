@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from explore_plugins.local_launcher import Local
 from explore_plugins.ray_launcher import Ray
-from test_sweep import SIZES, TINY, bound, results, start, varied, write_plugin
+from sweeping import SIZES, TINY, bound, results, start, varied, write_plugin
 
 import explore
 from explore._cli.main import main

@@ -7,11 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from sweeping import SIZES, TINY, bound, results, start, varied, write_plugin
 
 import explore
 from explore._cli.main import main
@@ -22,15 +22,7 @@ from explore._sweeps.grid import Sweep, read_sweep
 from explore._sweeps.progress import LiveTable, Progress, State, progress
 from explore.errors import SweepFailed
 
-SIZES = "environment.DeepSea.size = [4, 5]"
 TARGETS = "agent.Indexed.target = [@selection.MeanArgmax, @selection.SampledArgmax]"
-TINY = (
-    "experiment.episodes = 6",
-    "agent.Indexed.min_replay = 4",
-    "agent.Indexed.batches_per_episode = 2",
-    "agent.Indexed.target_period = 2",
-    "value.MLP.hidden = (16,)",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -39,32 +31,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def bound(*bindings):
-    return [word for binding in bindings for word in ("-b", binding)]
-
-
-def varied(*texts):
-    return [word for text in texts for word in ("--vary", text)]
-
-
-def start(*words, recipes=("pins_deep_sea",), bindings=TINY, out="out"):
-    """The exit code of a tiny sweep."""
-    return main(["sweep", *recipes, *bound(*bindings), "--out", out, *words])
-
-
 def names(*vary, recipes=("pins_deep_sea",)):
     return [cell.name for cell in Sweep(recipes, vary).cells()]
-
-
-def results(run):
-    """All of a run that is the same in every repeat of it."""
-    rows = [line.rpartition(",")[0] for line in (run / "episodes.csv").read_text().splitlines()]
-    chunks = sorted(path.name for path in (run / "checkpoint" / "chunks").iterdir())
-    return rows, (run / "summary.json").read_text(), (run / "config.gin").read_text(), chunks
-
-
-def write_plugin(name, text):
-    Path(name).write_text(textwrap.dedent(text))
 
 
 # The grid

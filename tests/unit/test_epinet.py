@@ -6,12 +6,11 @@ from functools import partial
 
 import pytest
 import torch
-from building import CELLS, FLOATS, Walk, build, live
+from building import CELLS, FLOATS, Walk, as_numbers, build, live, some_observations
 from explore_plugins.epinet import Epinet
 from explore_plugins.mean_net import MLP
 from explore_plugins.objectives import SampledTD, WassersteinTD
 from explore_plugins.priors import Additive, NoPrior
-from torch import nn
 
 from explore._values.indexed_value import IndexedValue
 from explore.streams import stream
@@ -23,17 +22,6 @@ PRIOR = partial(Additive, scale=BETA)
 
 def function(spec=FLOATS, prior=PRIOR, **settings):
     return IndexedValue(spec, SEEDS, VALUE, [partial(Epinet, **settings)], prior())
-
-
-def some_observations(spec, batch=5):
-    random = torch.Generator().manual_seed(0)
-    if spec is CELLS:
-        return torch.randint(9, (2, batch), generator=random)
-    return torch.randn(2, batch, 2, 2, generator=random)
-
-
-def as_numbers(spec, obs):
-    return nn.functional.one_hot(obs, 9).double() if spec is CELLS else obs.flatten().double()
 
 
 @pytest.mark.parametrize("hidden", [(7,), (7, 5)])

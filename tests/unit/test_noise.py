@@ -8,13 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from building import CELLS, FLOATS, build, live
+from building import CELLS, FLOATS, as_numbers, build, live, some_observations
 from explore_plugins.mean_net import MLP
 from explore_plugins.noise import McDropout, NoisyNet
 from explore_plugins.objectives import SampledTD
 from explore_plugins.priors import Additive, NoPrior
 from explore_plugins.selections import SampledArgmax
-from test_epinet import as_numbers, some_observations
 from torch import nn
 
 from explore._values.indexed_value import IndexedValue

@@ -18,7 +18,7 @@ from explore_plugins.objectives import SampledTD, WassersteinTD
 from explore_plugins.priors import NoPrior
 from explore_plugins.selections import MeanArgmax, SampledArgmax
 from explore_plugins.softplus_heads import SoftplusHeads
-from test_state import ENVIRONMENTS, Holder
+from stateful import ENVIRONMENTS, Holder
 
 from explore import nn as lane_nn
 from explore._learning.rehearsal import rehearse, rehearse_resume

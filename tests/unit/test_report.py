@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import look, needs_chromium
+from recording import PINS, SEA, material_in, record
 
 import explore
-from explore._analysis import groups
 from explore._analysis.report import (
     aggregates,
     best_episode,
@@ -29,49 +29,11 @@ from explore._analysis.report import (
 from explore._analysis.report.tables import shown_seeds
 from explore._analysis.statistics import iqm, mean_interval, survival
 from explore._storage import files
-from explore._storage.episodes_csv import EVERY_RUN, WALL_CLOCK
 from explore._storage.run_folder import Run
 from explore.errors import UserError
 
 FIVE = (0, 1, 2, 3, 4)
-SEA = {"experiment.environment": "@environment.DeepSea", "environment.DeepSea.size": 4}
-PINS = {"experiment.agent": "@agent.Indexed", "agent.Indexed.target": "@selection.MeanArgmax"}
 TILDE = PINS | {"agent.Indexed.target": "@selection.SampledArgmax"}
-
-
-def record(
-    folder, bindings, returns, *, entries=None, status="done", task="DeepSea", curve=("return", "sum"), **columns
-):
-    """Writes the folder of a run by hand: returns are those of each seed, and so are more columns."""
-    run = Run.create(
-        folder,
-        name="by_hand",
-        config="\n".join(f"{name} = {value}" for name, value in bindings.items()) + "\n",
-        task=task,
-        curve=curve,
-        columns=[*EVERY_RUN, *columns, *WALL_CLOCK],
-        seeds=range(len(returns)),
-        episodes=max(map(len, returns)),
-        provenance={"versions": {"explore": "0.1.0", "torch": "2.4"}, "plugins": [], "command": []},
-        quiet=True,
-    )
-    for seed, own in enumerate(returns):
-        for i, episode_return in enumerate(own):
-            more = {name: values[seed][i] for name, values in columns.items()}
-            known = {"seed": seed, "episode": i + 1, "return": episode_return, "length": 4, "steps": 4 * i + 4}
-            run.add([known | more | {"seconds": 0.1}])
-    seeds = {
-        str(seed): {"episodes": len(own), "mean_return": float(np.mean(own or [0]))} | (entries or [{}] * 99)[seed]
-        for seed, own in enumerate(returns)
-    }
-    solved = [entry.get("solved_at") is not None for entry in seeds.values()]
-    share = float(np.mean(solved)) if any("solved_at" in entry for entry in seeds.values()) else None
-    cost = {"parameters": 100, "updates": 60, "samples": 600}
-    if status == "done":
-        overall = {"share_solved": share, "steps": 40, "cost": cost}
-        run.finish("done", {"task": task, "seeds": seeds, "overall": overall}, seconds=30.0)
-    run.close()
-    return run
 
 
 def treasure_map(unvisited=0, uncertainty=1.0, mean=0.0):
@@ -131,10 +93,6 @@ def swung():
         "mean": beliefs,
         "uncertainty": 100 + beliefs,
     }
-
-
-def material_in(folder):
-    return data.material(*groups.finished(groups.run_folders([folder])))
 
 
 def pictures(found):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_report import material_in, record
+from recording import material_in, record
 
 import explore
 from explore._analysis.report import regret, sections

@@ -22,11 +22,10 @@ import dm_env
 import numpy as np
 import pytest
 import torch
-from bsuite import sweep
 from dm_env import specs
 from explore_plugins.bsuite import Bsuite
-from explore_plugins.cartpole_swingup import CartpoleSwingup
 from explore_plugins.deep_sea import DeepSea
+from stateful import ENVIRONMENTS, Holder
 from torch import nn
 
 from explore._state import Misfit, Unsavable, capture, check_fits, restore, restore_data, skeleton
@@ -36,13 +35,6 @@ from explore._state.restore import TAGS
 from explore.streams import Streams
 
 torch.set_num_threads(1)
-
-EXPERIMENTS = {id.split("/")[0]: id for id in reversed(sweep.SWEEP) if not id.startswith("mnist")}
-ENVIRONMENTS: dict[str, Callable[[], dm_env.Environment]] = {
-    "deep sea": lambda: DeepSea(3),
-    "stochastic deep sea": lambda: DeepSea(3, deterministic=False),
-    "swing-up": lambda: CartpoleSwingup(3, max_time=0.5),
-} | {id: functools.partial(Bsuite, 3, id) for id in EXPERIMENTS.values()}
 
 
 class Lazy:
@@ -72,13 +64,6 @@ def through_json(tree: Any) -> Any:
 def moved(thing: Any, fresh: Any, **options: Any) -> Any:
     """The state of a thing put onto a fresh one."""
     return restore(fresh, through_json(capture(thing, "it", **options)), "it")
-
-
-class Holder:
-    """An object that holds what it is given."""
-
-    def __init__(self, **attributes: Any):
-        vars(self).update(attributes)
 
 
 class Point(NamedTuple):
@@ -766,7 +751,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("tree", HOSTILE, ids=lambda tree: str(tree)[:40])
+@pytest.mark.parametrize("tree", HOSTILE, ids=lambda tree: str(tree).partition(" at 0x")[0][:40])
 def test_malformed_trees_are_misfits(tree):
     for fresh in (None, 3, [], Position(1), nn.Linear(1, 1), Careful()):
         with pytest.raises(Misfit, match=r"^it"):
