@@ -63,7 +63,7 @@ class Adam:
         if self.clip is not None:
             # Whole rows: where a row is cut depends on what other lanes have seen, and so would the rounding.
             squares = [(stack.gradient * stack.gradient).sum(1) for stack in self.stacks]
-            for stack, factor in zip(self.stacks, clipping(squares, self.stacks, self.clip)):
+            for stack, factor in zip(self.stacks, clip_factors(squares, self.stacks, self.clip)):
                 stack.gradient.mul_(factor)
         parameters, gradients, means, squares, counts = self._chosen
         torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
@@ -74,7 +74,7 @@ class Adam:
             gradient.zero_()
 
 
-def clipping(squares: Sequence[Tensor], stacks: Sequence[Stack], norm: float) -> list[Tensor]:
+def clip_factors(squares: Sequence[Tensor], stacks: Sequence[Stack], norm: float) -> list[Tensor]:
     """By what to multiply the gradients of each stack's rows, `[rows, 1]`, so that no lane's is longer than `norm`.
 
     `squares` are the squared lengths of the rows of each stack.

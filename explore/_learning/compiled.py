@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 from torch.func import functional_call, grad
 
-from explore._learning.adam import BETA1, BETA2, Adam, clipping
-from explore._learning.learner import Minibatch, added
+from explore._learning.adam import BETA1, BETA2, Adam, clip_factors
+from explore._learning.learner import Minibatch, sum_losses
 from explore._values.indexed_value import IndexedValue
 from explore.errors import RunFailed
 from explore.interfaces import Objective
@@ -50,7 +50,7 @@ class CompiledUpdate:
         self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Sequence[Tensor],
         active: Sequence[Tensor], minibatches: Sequence[Minibatch],
     ) -> dict[str, Tensor]:  # fmt: skip
-        return added(
+        return sum_losses(
             self._step(rows, means, squares, [step + number for step in steps], active, *minibatch)
             for number, minibatch in enumerate(minibatches, start=1)
         )
@@ -69,16 +69,16 @@ class CompiledUpdate:
             losses = self.objective.loss(self.function, features, prepared)
             return torch.stack(list(losses.values())).sum(), losses
 
-        views = [stack.parameters_of(row) for stack, row in zip(stacks, rows)]
+        views = [stack.view_parameters(row) for stack, row in zip(stacks, rows)]
         trained = [{name: all_of[name] for name in stack.trainable} for stack, all_of in zip(stacks, views)]
         gradients, losses = grad(total, has_aux=True)(trained)
         rows_of_gradients = []
         for stack, all_of, some in zip(stacks, views, gradients):
             zeros = {name: torch.zeros_like(view) for name, view in all_of.items() if name not in stack.trainable}
-            rows_of_gradients.append(stack.row_of(zeros | some))
+            rows_of_gradients.append(stack.pack_row(zeros | some))
         if self.adam.clip is not None:
             lengths = [torch.stack([g.square().flatten(1).sum(1) for g in some.values()]).sum(0) for some in gradients]
-            factors = clipping(lengths, stacks, self.adam.clip)
+            factors = clip_factors(lengths, stacks, self.adam.clip)
             rows_of_gradients = [gradient * factor for gradient, factor in zip(rows_of_gradients, factors)]
         for k, (row, gradient, step, on) in enumerate(zip(rows, rows_of_gradients, steps, active)):
             _adam(row, gradient, means[k], squares[k], step[:, None], on[:, None] > 0, self.adam)

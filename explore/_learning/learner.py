@@ -72,17 +72,17 @@ class Learner:
         self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
         starts = range(0, batch.obs.shape[1], batch_size)
         everything = (batch.obs, batch.action, prior, prepared)
-        losses = self._updates([_cut(everything, slice(start, start + batch_size)) for start in starts])
+        losses = self._updates([_cut_out(everything, slice(start, start + batch_size)) for start in starts])
         return {name: loss / len(starts) for name, loss in losses.items()} | uncertainty
 
     def _updates(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
         """A step on each minibatch; returns the losses, added up."""
         if self.compiled is None:
-            return added(self._update(*minibatch) for minibatch in minibatches)
+            return sum_losses(self._update(*minibatch) for minibatch in minibatches)
         many = self.compiled.minibatches
-        return added(self.compiled(minibatches[k : k + many]) for k in range(0, len(minibatches), many))
+        return sum_losses(self.compiled(minibatches[k : k + many]) for k in range(0, len(minibatches), many))
 
-    def losses_of(self, batch: Batch, generators: Generators) -> dict[str, Tensor]:
+    def evaluate_losses(self, batch: Batch, generators: Generators) -> dict[str, Tensor]:
         """The losses of a minibatch, of which nothing is learned."""
         batch = batch.to(self.function.device)
         prepared = self.objective.prepare(self._phase(batch, 0.0, generators, generators))
@@ -100,7 +100,7 @@ class Learner:
 
         def select(index: Index) -> Tensor:
             draws = next((part.shape[2] for part in index if part is not None), function.holder.copies)
-            return chosen(self.target, Beliefs(function, judging, index, selecting, progress), draws)
+            return select_actions(self.target, Beliefs(function, judging, index, selecting, progress), draws)
 
         return Phase(
             function=function,
@@ -123,7 +123,7 @@ class Learner:
         return {name: loss.detach() for name, loss in losses.items()}
 
 
-def added(several: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+def sum_losses(several: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Losses of the same names, added up."""
     totals: dict[str, Tensor] = {}
     for losses in several:
@@ -131,7 +131,7 @@ def added(several: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
     return totals
 
 
-def chosen(selection: Selection, beliefs: Beliefs, draws: int) -> Tensor:
+def select_actions(selection: Selection, beliefs: Beliefs, draws: int) -> Tensor:
     """What a selection selects, `[lanes, batch, draws or 1]`; a selection that gives another shape is refused."""
     actions = selection.select(beliefs)
     lanes, batch = beliefs.features[0].shape[:2]
@@ -155,10 +155,10 @@ def _prior_at_action(batch: Batch) -> Tensor:
     return batch.prior.gather(2, batch.action[:, :, None, None].expand(-1, -1, 1, batch.prior.shape[-1]))
 
 
-def _cut(tensors: Any, part: slice) -> Any:
+def _cut_out(tensors: Any, part: slice) -> Any:
     """A minibatch of everything prepared for a phase; what has one row is for all of them."""
     if isinstance(tensors, Mapping):
-        return {name: _cut(tensor, part) for name, tensor in tensors.items()}
+        return {name: _cut_out(tensor, part) for name, tensor in tensors.items()}
     if isinstance(tensors, tuple):
-        return tuple(_cut(tensor, part) for tensor in tensors)
+        return tuple(_cut_out(tensor, part) for tensor in tensors)
     return tensors if tensors is None or tensors.shape[1] == 1 else tensors[:, part]

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explore._learning.learner import Learner, chosen
+from explore._learning.learner import Learner, select_actions
 from explore._learning.replay import Batch, Replay
 from explore._state import Misfit, Unsavable, capture, restore
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Beliefs, Selection
 from explore.streams import Generators, global_generators, normal, stream, uniform
@@ -31,13 +31,13 @@ def rehearse(learner: Learner, selections: Sequence[Selection], replay: Replay) 
     """Raises `ValueError` with the name of a selection or objective that fails or gives what it should not."""
     function, rows = learner.function, 4
     generators = [stream(seed, "rehearsal") for seed in function.seeds]
-    obs = made_up_observations(function.spec, generators, rows).to(function.device)
+    obs = make_up_observations(function.spec, generators, rows).to(function.device)
     features = function.acting_features(obs[:, :1])
     for selection in selections:
         beliefs = Beliefs(function, features, function.draw(generators, 1, 1), generators, 0.0)
-        _tried(type(selection).__name__, chosen, selection, beliefs, 1)
-    batch = made_up_batch(obs, generators, replay, function.spec.num_actions)
-    found = _tried(type(learner.objective).__name__, learner.losses_of, batch, generators)
+        _try(type(selection).__name__, select_actions, selection, beliefs, 1)
+    batch = make_up_batch(obs, generators, replay, function.spec.num_actions)
+    found = _try(type(learner.objective).__name__, learner.evaluate_losses, batch, generators)
     name, expected = type(learner.objective).__name__, list(learner.objective.losses)
     if list(found) != expected:
         raise ValueError(f"{name} gives the losses {list(found)}, but names {expected} in its `losses`")
@@ -48,7 +48,7 @@ def rehearse(learner: Learner, selections: Sequence[Selection], replay: Replay) 
             )
 
 
-def _tried(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def _try(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (ValueError, RunFailed):
@@ -58,7 +58,7 @@ def _tried(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         raise ValueError(f"{name} fails on made-up transitions: {reason}") from error
 
 
-def made_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions: int) -> Batch:
+def make_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions: int) -> Batch:
     """Transitions between observations `[lanes, batch, ...]`, of the shape that this replay gives."""
     rows = obs.shape[1]
     return Batch(

@@ -164,7 +164,7 @@ class Replay:
                 f"replay of {slots} slots with cursors {cursor} does not fit a capacity of {self.capacity}"
             )
         for name in ARRAYS:
-            setattr(self, name, _resized(getattr(self, name)[:, :0], slots))
+            setattr(self, name, _resize(getattr(self, name)[:, :0], slots))
         for lane, arrays in enumerate(state["lanes"]):
             end = slots if full[lane] else cursor[lane] + 1
             for name in ARRAYS:
@@ -204,10 +204,10 @@ class Replay:
     def _grow(self) -> None:
         slots = min(self.capacity, 2 * self.obs.shape[1])
         for name in ARRAYS:
-            setattr(self, name, _resized(getattr(self, name), slots))
+            setattr(self, name, _resize(getattr(self, name), slots))
 
 
-def _resized(old: np.ndarray, slots: int) -> np.ndarray:
+def _resize(old: np.ndarray, slots: int) -> np.ndarray:
     """An array of a ring with more slots."""
     new = np.zeros((len(old), slots, *old.shape[2:]), old.dtype)
     new[:, : old.shape[1]] = old

@@ -20,7 +20,7 @@ from explore._state import Tree, capture, check_fits, restore, skeleton
 from explore._storage.episodes_csv import episode_columns
 from explore._storage.run_folder import CURVES
 from explore._storage.snapshots import is_due
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.streams import Streams, global_generators, integer_seed
 
@@ -101,7 +101,7 @@ class Experiment:
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
         self.sightings = sightings(self.environments[0], len(self.seeds))
         beliefs(
-            self.agent, made_up_observations(spec, Streams(self.seeds)["check"], 2).numpy()
+            self.agent, make_up_observations(spec, Streams(self.seeds)["check"], 2).numpy()
         )  # before it is too late
         self._skeleton: Tree = None  # of the state when newly built
 

@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from explore import nn as lane_nn
 from explore._state import capture, restore
-from explore._values.parts import build_parts, check_parts, rows_of
+from explore._values.parts import build_parts, check_parts, count_networks
 from explore._values.stack import Stack
 from explore.errors import RunFailed
 from explore.interfaces import (
     Conditional,
     Features,
-    Holder,
     Index,
     Prior,
     ScaleModule,
     Spec,
     UncertaintyModule,
     ValueNetwork,
+    ValueWrapper,
 )
 from explore.streams import Generators, stream
 
@@ -63,7 +63,13 @@ class IndexedValue:
         _check_twins(self.parts, self.twins, spec, seeds)
         twins: Sequence[UncertaintyModule | None] = self.twins or [None] * len(self.parts)
         self.stacks = [
-            Stack(part, twin if _alike(part, twin) else None, len(seeds), rows_of(part, seeds), self.device)
+            Stack(
+                part,
+                twin if _have_same_parameters(part, twin) else None,
+                len(seeds),
+                count_networks(part, seeds),
+                self.device,
+            )
             for part, twin in zip(self.parts, twins)
         ]
         # What gives the features of priors: a copy in the stack, if the prior has the shape of what is trained.
@@ -71,16 +77,16 @@ class IndexedValue:
             stack.prior if stack.prior is not None else twin.to(self.device).requires_grad_(False)
             for stack, twin in zip(self.stacks, self.twins)
         ]
-        self._row_multiple = max(lane_nn.safe_rows(module) for module in (*self.parts, *self.twins))
+        self._row_multiple = max(lane_nn.find_safe_rows(module) for module in (*self.parts, *self.twins))
         self._spread = [_spread(part, self.device) for part in self.parts]
         self.tabulates_targets = False  # whether the target networks are evaluated once at every observation
         self._table: list[Tensor] = []
 
     @property
-    def holder(self) -> Holder:
+    def holder(self) -> ValueWrapper:
         """The part that holds the value network."""
         part = self.parts[0]
-        assert isinstance(part, Holder)
+        assert isinstance(part, ValueWrapper)
         return part
 
     # Features of observations: everything that does not depend on the index.
@@ -99,7 +105,7 @@ class IndexedValue:
             trained.append(self._rows(stack.trained, obs))
             if self.twins:
                 frozen.append(self._rows(self.frozen[k], obs))
-        return self._joined(trained, frozen, [stack.trained for stack in self.stacks])
+        return self._join(trained, frozen, [stack.trained for stack in self.stacks])
 
     def trained_features(
         self, obs: Tensor, prior: Tensor, action: Tensor | None = None, networks: Sequence[Network] | None = None
@@ -108,20 +114,20 @@ class IndexedValue:
         by = networks or [stack.trained for stack in self.stacks]
         trained = [self._rows(network, obs) for network in by]
         if action is not None:
-            trained = [_at(f, action) if part.linear else f for part, f in zip(self.parts, trained)]
-        return self._joined(trained, self._split(prior), by, action)
+            trained = [_take_at(f, action) if part.linear else f for part, f in zip(self.parts, trained)]
+        return self._join(trained, self._split(prior), by, action)
 
     @torch.no_grad()
     def target_features(self, obs: Tensor, prior: Tensor) -> Features:
         """Of the target networks joined with what their priors gave, at every action."""
-        targets = self._looked_up(obs) if self.tabulates_targets else self._target_outputs(obs)
-        return self._joined(targets, self._split(prior), [stack.target for stack in self.stacks])
+        targets = self._look_up(obs) if self.tabulates_targets else self._target_outputs(obs)
+        return self._join(targets, self._split(prior), [stack.target for stack in self.stacks])
 
     def _target_outputs(self, obs: Tensor) -> list[Tensor]:
         chunks = [[self._rows(stack.target, o) for o in obs.split(TARGET_ROWS, 1)] for stack in self.stacks]
         return [torch.cat(part, 1) for part in chunks]
 
-    def _looked_up(self, obs: Tensor) -> list[Tensor]:
+    def _look_up(self, obs: Tensor) -> list[Tensor]:
         """The same from a table of all one-hot observations so far, made anew when the target has changed."""
         if not self._table or int(obs.max()) >= self._table[0].shape[1]:
             size = (int(obs.max()) // TARGET_ROWS + 1) * TARGET_ROWS
@@ -143,21 +149,21 @@ class IndexedValue:
         Evaluated a fixed number of rows at a time, because the last bit of a matrix product may
         depend on how many there are, and lanes bring different numbers of them.
         """
-        chunks = _padded(obs, PRIOR_ROWS).split(PRIOR_ROWS, 1)
+        chunks = _pad(obs, PRIOR_ROWS).split(PRIOR_ROWS, 1)
         outputs = [torch.cat([network(chunk) for network in self.frozen], -1) for chunk in chunks]
         return torch.cat(outputs, 1)[:, : obs.shape[1]]
 
-    def prior_alone(self, obs: Tensor) -> Features:
+    def prior_only_features(self, obs: Tensor) -> Features:
         """Of the frozen priors as they are joined with networks that give 0, at every action."""
         frozen = self._split(self.prior_features(obs))
-        return self._joined([torch.zeros_like(prior) for prior in frozen], frozen, [_Zero(self.spec)] * len(frozen))
+        return self._join([torch.zeros_like(prior) for prior in frozen], frozen, [_Zero(self.spec)] * len(frozen))
 
     @property
     def prior_shape(self) -> tuple[int, ...]:
         """What `prior_features` gives for an observation; empty without a prior."""
         return (self.spec.num_actions, sum(twin.size for twin in self.twins)) if self.twins else (0,)
 
-    def _joined(
+    def _join(
         self,
         trained: Sequence[Tensor],
         prior: Sequence[Tensor],
@@ -180,12 +186,12 @@ class IndexedValue:
 
     def _rows(self, network: Network, obs: Tensor) -> Tensor:
         """The network's outputs, computed on a number of rows that treats all lanes alike."""
-        return network(_padded(obs, self._row_multiple))[:, : obs.shape[1]]
+        return network(_pad(obs, self._row_multiple))[:, : obs.shape[1]]
 
     @property
     def trained_parameters(self) -> int:
         """How many numbers are trained for a seed, without those that only fill layers up."""
-        return sum(lane_nn.parameter_count(part) for part in self.parts) // len(self.seeds)
+        return sum(lane_nn.count_parameters(part) for part in self.parts) // len(self.seeds)
 
     def state_dict(self) -> dict[str, Any]:
         """All networks, trained, prior and target, and what their modules keep besides parameters."""
@@ -231,8 +237,8 @@ class IndexedValue:
         if features.latest is not None and features.latest[0] is index:  # a selection may have asked the same
             return features.latest[1]
         rows = features.features.shape[1]
-        at = _padded(index.expand(len(features.features), rows, -1, -1), self._row_multiple)
-        values = features.values(_padded(features.features, self._row_multiple), at)[:, :rows]
+        at = _pad(index.expand(len(features.features), rows, -1, -1), self._row_multiple)
+        values = features.values(_pad(features.features, self._row_multiple), at)[:, :rows]
         if features.action is not None:
             values = values.gather(-1, features.action[:, :, None, None].expand(*values.shape[:-1], 1))
         if features.prior is not None:
@@ -284,13 +290,13 @@ def _copy(mine: Tensor, other: Tensor) -> None:
     mine.copy_(other)
 
 
-def _padded(obs: Tensor, multiple: int) -> Tensor:
+def _pad(obs: Tensor, multiple: int) -> Tensor:
     """Observations with rows added to make their number a multiple."""
     short = -obs.shape[1] % multiple
     return torch.cat([obs, obs[:, :1].expand(-1, short, *obs.shape[2:])], 1) if short else obs
 
 
-def _at(features: Tensor, action: Tensor) -> Tensor:
+def _take_at(features: Tensor, action: Tensor) -> Tensor:
     """Features at one action each: `[lanes, batch, actions, size]` -> `[lanes, batch, 1, size]`."""
     return features.gather(2, action[:, :, None, None].expand(-1, -1, 1, features.shape[-1]))
 
@@ -300,7 +306,7 @@ def _role(k: int) -> str:
     return "uncertainty" if k else "value"
 
 
-def _alike(part: nn.Module, twin: nn.Module | None) -> bool:
+def _have_same_parameters(part: nn.Module, twin: nn.Module | None) -> bool:
     """Whether two networks have the same parameters, so that they can run as one."""
     if twin is None or type(part).forward is not type(twin).forward:
         return False
@@ -317,7 +323,7 @@ def _check_twins(
                 f"{type(part).__name__}.twin must give a module whose values are linear in the index, so that its "
                 f"features can be kept with the transitions, not {type(twin).__name__}"
             )
-    check_parts([twin for part, twin in zip(parts, twins) if not _alike(part, twin)], spec, seeds)
+    check_parts([twin for part, twin in zip(parts, twins) if not _have_same_parameters(part, twin)], spec, seeds)
 
 
 def _spread(part: UncertaintyModule, device: torch.device) -> Tensor | None:

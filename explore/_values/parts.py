@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from explore import nn as lane_nn
-from explore.interfaces import Holder, Members, Prior, ScaleModule, Spec, UncertaintyModule, ValueNetwork
+from explore.interfaces import Members, Prior, ScaleModule, Spec, UncertaintyModule, ValueNetwork, ValueWrapper
 from explore.streams import normal, stream
 
 Factory = Callable[[Spec], UncertaintyModule]
@@ -29,35 +29,35 @@ def build_parts(
     Networks are drawn lane by lane from the streams of their purpose.
     """
     factories = list(enumerate(uncertainty))
-    modules = [_built(factory, spec, seeds, "init", position) for position, factory in factories]
-    holders = [module for module in modules if isinstance(module, Holder)]
+    modules = [_build_module(factory, spec, seeds, "init", position) for position, factory in factories]
+    holders = [module for module in modules if isinstance(module, ValueWrapper)]
     if len(holders) > 1:
         names = " and ".join(type(module).__name__ for module in holders)
         raise ValueError(f"uncertainty has {names}: each is built on the value network, so only one can be named")
     if not holders:
         factories.append((-1, lambda spec: Members(1)))
         modules.append(Members(1))
-    pairs = sorted(zip(modules, factories), key=lambda pair: not isinstance(pair[0], Holder))
-    parts = [_attached(module, spec, seeds, value, "init") for module, _ in pairs]
+    pairs = sorted(zip(modules, factories), key=lambda pair: not isinstance(pair[0], ValueWrapper))
+    parts = [_attach_network(module, spec, seeds, value, "init") for module, _ in pairs]
     twins = []
     for part, (position, factory) in pairs if prior.has_twin else ():
 
         def twin(spec: Spec, part: UncertaintyModule = part, factory: Factory = factory) -> UncertaintyModule:
             return part.twin(spec) or factory(spec)
 
-        built = _built(twin, spec, seeds, "prior", position, prior.init)
-        twins.append(_attached(built, spec, seeds, value, "prior", prior.init))
+        built = _build_module(twin, spec, seeds, "prior", position, prior.init)
+        twins.append(_attach_network(built, spec, seeds, value, "prior", prior.init))
     return parts, twins
 
 
-def _built(
+def _build_module(
     factory: Factory, spec: Spec, seeds: Sequence[int], purpose: str, position: int, init: str | None = None
 ) -> UncertaintyModule:
     with lane_nn.lanes([stream(seed, purpose, "uncertainty", position) for seed in seeds], init):
         return factory(spec)
 
 
-def _attached(
+def _attach_network(
     module: UncertaintyModule,
     spec: Spec,
     seeds: Sequence[int],
@@ -66,7 +66,7 @@ def _attached(
     init: str | None = None,
 ) -> UncertaintyModule:
     """The module, which gets its value network if it holds one."""
-    if isinstance(module, Holder):
+    if isinstance(module, ValueWrapper):
         rows = [(seed, copy) for seed in seeds for copy in range(module.copies)]
         with lane_nn.lanes([stream(seed, purpose, "value", copy) for seed, copy in rows], init):
             network = value(spec)
@@ -79,20 +79,20 @@ def _attached(
     return module
 
 
-def rows_of(part: UncertaintyModule, seeds: Sequence[int]) -> int:
+def count_networks(part: UncertaintyModule, seeds: Sequence[int]) -> int:
     """How many networks the part has in all lanes."""
-    return len(seeds) * (part.copies if isinstance(part, Holder) else 1)
+    return len(seeds) * (part.copies if isinstance(part, ValueWrapper) else 1)
 
 
 def check_parts(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[int]) -> None:
     """A network whose output has the wrong shape, or that mixes lanes, is refused before it is trained."""
     batch, draws = 32, 3
     generators = [stream(seed, "check") for seed in seeds]
-    obs = made_up_observations(spec, generators, batch)
+    obs = make_up_observations(spec, generators, batch)
     for part in parts:
-        rows, name = rows_of(part, seeds), type(part).__name__
+        rows, name = count_networks(part, seeds), type(part).__name__
         _check_index(part, name, seeds)
-        if isinstance(part, Holder):
+        if isinstance(part, ValueWrapper):
             network = part.network
             each = obs.repeat_interleave(part.copies, 0)
             _check(network, type(network).__name__, rows, network, each, ["lanes", "batch", "actions"], spec)
@@ -101,7 +101,7 @@ def check_parts(parts: Sequence[UncertaintyModule], spec: Spec, seeds: Sequence[
         if part.linear:
             axes = ["lanes", "batch", "actions", "heads" if isinstance(part, ScaleModule) else "size"]
             found = _check(part, name, rows, part, obs, axes, spec, part.size)
-            variance = _called(name, "variance", part.variance, part.finish(found))
+            variance = _call(name, "variance", part.variance, part.finish(found))
             if list(variance.shape) != [*found.shape[:3]]:
                 shape = f"expected [lanes, batch, actions] = {[*found.shape[:3]]}"
                 raise ValueError(f"{name} gives a variance of shape {[*variance.shape]}, {shape}")
@@ -120,8 +120,8 @@ def _check_index(part: UncertaintyModule, name: str, seeds: Sequence[int]) -> No
     """An index of the wrong length is refused too."""
     if not isinstance(getattr(part, "size", None), int) or part.size < 1:
         raise ValueError(f"{name} has no size: set self.size, the length of its index, when it is built or attached")
-    found = _called(name, "draw", part.draw, [stream(seed, "check index") for seed in seeds], 2, 3)
-    mean = _called(name, "mean_index", part.mean_index)
+    found = _call(name, "draw", part.draw, [stream(seed, "check index") for seed in seeds], 2, 3)
+    mean = _call(name, "mean_index", part.mean_index)
     if list(found.shape) != [len(seeds), 2, 3, part.size]:
         expected = f"[lanes, *shape, size] = {[len(seeds), 2, 3, part.size]}"
         raise ValueError(f"{name} draws indices of shape {list(found.shape)}, expected {expected}")
@@ -129,7 +129,7 @@ def _check_index(part: UncertaintyModule, name: str, seeds: Sequence[int]) -> No
         raise ValueError(f"{name} has a mean index of shape {list(mean.shape)}, expected [size] = {[part.size]}")
 
 
-def _called(name: str, method: str, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+def _call(name: str, method: str, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     try:
         return function(*arguments)
     except NotImplementedError as error:
@@ -206,7 +206,7 @@ def _output(function: Callable[[Tensor], Tensor], name: str, obs: Tensor) -> Ten
     return output
 
 
-def made_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
+def make_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
     """Observations `[lanes, batch, ...]` that a network must be able to take."""
     if isinstance(spec.observation, dm_env.specs.DiscreteArray):
         high = int(spec.observation.num_values)

@@ -59,10 +59,10 @@ class Stack:
             for name, parameter in module.named_parameters():
                 self._view(block, name).copy_(parameter.detach())
         self.gradient = torch.zeros_like(self.buffer[0])
-        self.trained = self._bound(trained, self.buffer[:1], self.gradient)
-        self.target = self._bound(trained, self.buffer[-1:])
-        self.prior = self._bound(prior, self.buffer[1:-1]) if prior is not None else None
-        self.with_prior = self._bound(trained, self.buffer[:-1])  # trained and prior as one, with twice the lanes
+        self.trained = self._bind(trained, self.buffer[:1], self.gradient)
+        self.target = self._bind(trained, self.buffer[-1:])
+        self.prior = self._bind(prior, self.buffer[1:-1]) if prior is not None else None
+        self.with_prior = self._bind(trained, self.buffer[:-1])  # trained and prior as one, with twice the lanes
 
     @property
     def bound(self) -> list[UncertaintyModule]:
@@ -79,12 +79,12 @@ class Stack:
         start, (_, outputs) = list(self.layout.values())[-1]
         return _multiple(start + seen * outputs, ALIGNMENT)
 
-    def parameters_of(self, rows: Tensor) -> dict[str, Tensor]:
+    def view_parameters(self, rows: Tensor) -> dict[str, Tensor]:
         """Rows as the parameters they hold, by name."""
         return {name: self._view(rows, name) for name in self.layout}
 
-    def row_of(self, parameters: dict[str, Tensor]) -> Tensor:
-        """The reverse of `parameters_of`."""
+    def pack_row(self, parameters: dict[str, Tensor]) -> Tensor:
+        """The reverse of `view_parameters`."""
         if not self.layout:
             return self.gradient
         starts = [start for start, _ in self.layout.values()] + [self.buffer.shape[-1]]
@@ -105,7 +105,7 @@ class Stack:
         start, shape = self.layout[name]
         return rows[:, start : start + shape.numel()].unflatten(1, shape)
 
-    def _bound(self, module: UncertaintyModule, blocks: Tensor, gradient: Tensor | None = None) -> UncertaintyModule:
+    def _bind(self, module: UncertaintyModule, blocks: Tensor, gradient: Tensor | None = None) -> UncertaintyModule:
         """The module with its parameters replaced by views of these copies."""
         module = copy.deepcopy(module)
         for name, original in list(module.named_parameters()):

@@ -26,10 +26,10 @@ import dm_env
 from explore.interfaces.agent import Agent
 from explore.interfaces.environment import Judge, Model
 from explore.interfaces.networks import Prior, Spec, ValueNetwork
-from explore.interfaces.objective import Objective, Phase, Schedule, scheduled
+from explore.interfaces.objective import Objective, Phase, Schedule, as_schedule
 from explore.interfaces.running import Launcher, News, Observer, Task
 from explore.interfaces.selection import Beliefs, Conditional, Features, Index, Selection, argmax
-from explore.interfaces.uncertainty import Holder, Members, ScaleModule, UncertaintyModule
+from explore.interfaces.uncertainty import Members, ScaleModule, UncertaintyModule, ValueWrapper
 from explore.streams import Streams
 
 BASE_CLASSES: dict[str, type] = {
@@ -47,7 +47,7 @@ BASE_CLASSES: dict[str, type] = {
 """Slot -> the base class of its components; `explore.hooks.SLOTS` names the hook of each."""
 
 __all__ = [
-    "BASE_CLASSES", "Agent", "Beliefs", "Conditional", "Features", "Holder", "Index", "Judge", "Launcher", "Members",
-    "Model", "News", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec",
-    "Streams", "Task", "UncertaintyModule", "ValueNetwork", "argmax", "scheduled",
+    "BASE_CLASSES", "Agent", "Beliefs", "Conditional", "Features", "Index", "Judge", "Launcher", "Members", "Model",
+    "News", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams",
+    "Task", "UncertaintyModule", "ValueNetwork", "ValueWrapper", "argmax", "as_schedule",
 ]  # fmt: skip

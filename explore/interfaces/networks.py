@@ -40,7 +40,7 @@ class ValueNetwork(nn.Module):
                 return self.net(obs)
     """
 
-    exact: ClassVar[bool] = False  # see `explore.nn.safe_rows`
+    exact: ClassVar[bool] = False  # see `explore.nn.find_safe_rows`
 
     def forward(self, obs: Tensor) -> Tensor:
         """`[lanes, batch, ...] -> [lanes, batch, actions]`"""

@@ -79,7 +79,7 @@ class Schedule(ABC):
         """The value when this share of the run's episodes is over, from 0 to 1."""
 
 
-def scheduled(
+def as_schedule(
     value: float | type[Schedule], name: str, minimum: float = -math.inf, maximum: float = math.inf
 ) -> Callable[[float], float]:
     """A parameter that may be a number or a schedule, as a function of progress."""

@@ -49,7 +49,7 @@ class Beliefs:
     generators: Generators
     progress: float  # the share of the run's episodes that are over
 
-    def sampled(self) -> Tensor:
+    def values(self) -> Tensor:
         """Values at the index, `[lanes, batch, draws, actions]`."""
         return self.function.values(self.features, self.index)
 

@@ -26,14 +26,14 @@ class UncertaintyModule(nn.Module):
     the value at the mean index, the variance is estimated at a few indices, and `twin` must
     be linear.
 
-    Subclass `ScaleModule` for a network of standard deviations, as in PINs, and `Holder` for a module
+    Subclass `ScaleModule` for a network of standard deviations, as in PINs, and `ValueWrapper` for a module
     that is built on the value network.
     """
 
     size: int  # the length of an index
     mask_size: int = 0  # bootstrap bits kept with each transition
     random: bool = True  # False: there is only one index
-    exact: ClassVar[bool] = False  # see `explore.nn.safe_rows`
+    exact: ClassVar[bool] = False  # see `explore.nn.find_safe_rows`
     continuous: bool = True  # drawn in learning, not enumerated
     shared: bool = False  # drawn once for all transitions of a learning phase, not for each of them
     linear: ClassVar[bool] = True  # values are linear in the index and need no parameters beside features
@@ -87,7 +87,7 @@ class UncertaintyModule(nn.Module):
         return " ".join(f"{x:.4f}" for x in index)
 
 
-class Holder(UncertaintyModule):
+class ValueWrapper(UncertaintyModule):
     """A module that holds the value network, and so decides by itself how values depend on the index.
 
     The core builds the value network, `copies` times for each seed, and attaches the module to it. There
@@ -95,7 +95,7 @@ class Holder(UncertaintyModule):
 
     Example:
 
-        class Tilted(Holder):
+        class Tilted(ValueWrapper):
             def __init__(self, spec):
                 super().__init__()
                 self.size = 2  # (1, z)
@@ -160,7 +160,7 @@ class Holder(UncertaintyModule):
         return body, last
 
 
-class Members(Holder):
+class Members(ValueWrapper):
     """Index = a member, uniform over `count` independent copies of the value network.
 
     The core builds the copies as that many more lanes and puts them in `network`.

@@ -89,9 +89,9 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[lanes, batch, ...]`, or if one-hot integers `[lanes, batch]` -> `[lanes, batch, outputs]`"""
-        return self.padded(x)[..., : self.outputs]
+        return self.forward_padded(x)[..., : self.outputs]
 
-    def padded(self, x: Tensor) -> Tensor:
+    def forward_padded(self, x: Tensor) -> Tensor:
         """The same with as many zeros after the outputs as make them a multiple of 4; takes such inputs too."""
         if self.one_hot and not x.is_floating_point():
             return look_up(self.weight, x).add_(self.bias)
@@ -106,7 +106,7 @@ class Linear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight.transpose(1, 2))
 
 
-def parameter_count(network: nn.Module) -> int:
+def count_parameters(network: nn.Module) -> int:
     """The numbers that are trained in all lanes, without the zeros that fill layers up."""
     layers = [module for module in network.modules() if isinstance(module, Linear) and module.weight.requires_grad]
     of_layers = {id(parameter) for layer in layers for parameter in layer.parameters()}
@@ -133,13 +133,13 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`[lanes, batch, ...]` -> `[lanes, batch, outputs]`"""
         *body, last = self.layers
-        return last(hidden(body, x))
+        return last(apply_hidden(body, x))
 
 
-def hidden(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
+def apply_hidden(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
     """The outputs of layers with ReLU after each, `[lanes, batch, width]`, and zeros after them (see `Linear`)."""
     for layer in layers:
-        x = torch.relu_(layer.padded(x)) if isinstance(layer, Linear) else torch.relu(layer(x))
+        x = torch.relu_(layer.forward_padded(x)) if isinstance(layer, Linear) else torch.relu(layer(x))
     return x
 
 
@@ -160,7 +160,7 @@ class Lifted(nn.Module):
 
     def __init__(self, factory: Callable[[], nn.Module]):
         super().__init__()
-        modules = [self._seeded(factory, generator) for generator in _lanes()[0]]
+        modules = [self._build_seeded(factory, generator) for generator in _lanes()[0]]
         frozen = {name for name, parameter in modules[0].named_parameters() if not parameter.requires_grad}
         parameters, buffers = torch.func.stack_module_state(modules)
         if buffers:
@@ -172,7 +172,7 @@ class Lifted(nn.Module):
         self.template = [modules[0].to("meta")]  # in a list, so that its parameters are not ours
 
     @staticmethod
-    def _seeded(factory: Callable[[], nn.Module], generator: np.random.Generator) -> nn.Module:
+    def _build_seeded(factory: Callable[[], nn.Module], generator: np.random.Generator) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(generator.integers(2**63)))
             return factory()
@@ -195,7 +195,7 @@ def softplus(x: Tensor) -> Tensor:
 VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest may be rounded differently
 
 
-def safe_rows(module: nn.Module) -> int:
+def find_safe_rows(module: nn.Module) -> int:
     """Batches of a multiple of this many rows are computed alike in every lane, to the bit.
 
     Matrix products are irregular for an odd number of rows a lane, and exp, tanh and the like for

@@ -12,7 +12,7 @@ import torch
 from explore._running.experiment import Experiment
 from explore._running.loop import evaluate_episode, play_episode
 from explore._state import Tree, capture
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Agent, Spec
 from explore.streams import Streams, stream
 from explore.testing import toy
@@ -149,7 +149,7 @@ def _check_beliefs(subject: Subject, environment: Any) -> None:
 def _ask(subject: Subject, run: Experiment) -> None:
     first = run.environments[0]
     spec = Spec(first.observation_spec(), 0)
-    run.agent.beliefs(made_up_observations(spec, Streams(run.seeds)["made up"], 3).numpy())
+    run.agent.beliefs(make_up_observations(spec, Streams(run.seeds)["made up"], 3).numpy())
     if run.regret is None:
         return
     numbers = first.true_model().observations

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from explore._running.loop import play_episode
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import ScaleModule, Spec, UncertaintyModule
 from explore.streams import Generators, stream
 from explore.testing import toy
@@ -81,7 +81,7 @@ def check_moments(subject: Subject, function: IndexedValue, number: int) -> None
     if not part.linear:
         return
     generators = [stream(seed, "moments") for seed in function.seeds]
-    obs = made_up_observations(function.spec, generators, 2)
+    obs = make_up_observations(function.spec, generators, 2)
     features = function.acting_features(obs)[number]
     assert isinstance(features, Tensor)
     values = part.values(features, part.draw(generators, 2, MANY))  # [lanes, batch, draws or 1, actions]
@@ -115,7 +115,7 @@ def check_scales(subject: Subject, function: IndexedValue, number: int) -> None:
     generators = [stream(seed, "scales") for seed in function.seeds]
     for _ in range(4):
         stack.buffer.mul_(3 * torch.randn(stack.buffer.shape, generator=generator))  # zeros stay zeros
-        obs = made_up_observations(function.spec, generators, 50)
+        obs = make_up_observations(function.spec, generators, 50)
         scales = part.finish(stack.trained(obs))
         subject.require(
             not bool((scales < 0).any()),
@@ -128,7 +128,7 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
     seeds = (0, 1)
     agent = agent_of(spec, seeds, parts)
     environments = [toy.Walk(seed, spec) for seed in seeds]
-    obs = made_up_observations(spec, [stream(seed, "made up") for seed in seeds], 1)
+    obs = make_up_observations(spec, [stream(seed, "made up") for seed in seeds], 1)
     learn, original_act = agent.learn, agent.act
     held: list[Tensor] = []
     sampled = torch.zeros(())

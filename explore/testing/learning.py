@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from explore._learning.compiled import CompiledUpdate
-from explore._learning.rehearsal import made_up_batch
+from explore._learning.rehearsal import make_up_batch
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Spec
 from explore.streams import Streams, stream
 from explore.testing import toy
@@ -32,7 +32,7 @@ def check_learning(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         before, priors = copied(agent.function), [parameter.clone() for parameter in frozen]
         learn(agent, lanes=(0, 2))
     for stack, old in zip(agent.function.stacks, before):
-        moved = stack.parameters_of((stack.buffer[0] != old[0]).float())
+        moved = stack.view_parameters((stack.buffer[0] != old[0]).float())
         for path, changes in moved.items():
             name = path.removeprefix("network.")  # of a value network that another module holds
             trained, waited, also = changes.flatten(1).any(1).unflatten(0, (3, -1)).any(1).tolist()
@@ -67,8 +67,8 @@ def learn(agent: Any, lanes: Sequence[int], updates: int = UPDATES) -> dict[str,
     awake = [generator if lane in lanes else None for lane, generator in enumerate(generators)]
     losses: dict[str, Tensor] = {}
     for _ in range(updates):
-        obs = made_up_observations(function.spec, generators, 6)
-        batch = made_up_batch(obs, generators, agent.replay, function.spec.num_actions)
+        obs = make_up_observations(function.spec, generators, 6)
+        batch = make_up_batch(obs, generators, agent.replay, function.spec.num_actions)
         losses = agent.learner.learn(batch, 6, lanes, 0.5, selecting=awake, drawing=awake)
     return losses
 

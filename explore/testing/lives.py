@@ -13,7 +13,7 @@ import numpy as np
 from explore._running.experiment import Experiment
 from explore._running.visits import beliefs
 from explore._storage.checkpoints import Checkpoints
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Spec
 from explore.streams import stream
 from explore.testing.promises import Subject, difference, listed
@@ -70,7 +70,7 @@ def _lived(environment: Any, agent: Any, seeds: Sequence[int]) -> tuple[list[Row
     run = experiment(environment, agent, seeds)
     rows = [row for new in run.train() for row in new if row["seed"] == SEED]
     spec = Spec(run.environments[0].observation_spec(), 0)
-    observations = made_up_observations(spec, [stream(seed, "made up") for seed in seeds], 5).numpy()
+    observations = make_up_observations(spec, [stream(seed, "made up") for seed in seeds], 5).numpy()
     found = beliefs(run.agent, observations)
     return rows, {name: array[list(seeds).index(SEED)] for name, array in found.items()}
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Spec, UncertaintyModule, ValueNetwork
-from explore.nn import Linear, hidden
+from explore.nn import Linear, apply_hidden
 from explore.streams import stream
 from explore.testing import toy
 from explore.testing.indices import DRAWS, check_index, check_index_is_held, check_moments, check_scales
@@ -89,7 +89,7 @@ def _check_networks(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None
 def _outputs(function: IndexedValue, batch: int) -> dict[str, Tensor]:
     """What all networks of a function give for made-up observations, each `[lanes, batch, ...]`."""
     generators = [stream(seed, "made up") for seed in function.seeds]
-    obs = made_up_observations(function.spec, generators, batch)
+    obs = make_up_observations(function.spec, generators, batch)
     index = function.draw(generators, batch, DRAWS)
     features = function.acting_features(obs)
     prior = function.prior_features(obs) if function.twins else torch.zeros(len(obs), batch, 0)
@@ -131,7 +131,7 @@ def _check_initialisation(subject: Subject, spec: Spec, parts: dict[str, Any]) -
             "begins with other weights each time it is built for the same seeds",
             "draw them from explore.nn or explore.nn.per_lane, which take them from the seed's own stream",
         )
-        for name, rows in stack.parameters_of(stack.buffer[0]).items():
+        for name, rows in stack.view_parameters(stack.buffer[0]).items():
             lanes = rows.unflatten(0, (len(seeds), -1))
             varied = len(lanes[0].unique()) > 2  # no zeros, ones or padding, but numbers that were drawn
             subject.require(
@@ -190,8 +190,8 @@ def _check_layers(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         return
     advice = "as_layers must list the layers that forward applies with ReLU between them, or return ()"
     subject.require(isinstance(layers[-1], Linear), "has a last layer that is no explore.nn.Linear", advice)
-    obs = made_up_observations(spec, [stream(seed, "made up") for seed in (0, 1)], 4)
+    obs = make_up_observations(spec, [stream(seed, "made up") for seed in (0, 1)], 4)
     *body, last = layers
     with subject.trying("layer by layer"), torch.no_grad():
-        same = torch.allclose(last(hidden(body, obs)), network(obs), atol=1e-5)
+        same = torch.allclose(last(apply_hidden(body, obs)), network(obs), atol=1e-5)
     subject.require(same, "gives other values layer by layer than as a whole", advice)

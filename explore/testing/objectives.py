@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from explore._config.parameters import parameters
-from explore._learning.rehearsal import made_up_batch
-from explore._values.parts import made_up_observations
+from explore._learning.rehearsal import make_up_batch
+from explore._values.parts import make_up_observations
 from explore.interfaces import Objective, Schedule, Spec
 from explore.streams import stream
 from explore.testing import toy
@@ -85,8 +85,8 @@ def _check_losses(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     for lanes in (1, 2, 7):
         agent = agent_of(spec, range(lanes), parts)
         generators = [stream(seed, "phase") for seed in range(lanes)]
-        obs = made_up_observations(spec, generators, ROWS)
-        batch = made_up_batch(obs, generators, agent.replay, spec.num_actions)
+        obs = make_up_observations(spec, generators, ROWS)
+        batch = make_up_batch(obs, generators, agent.replay, spec.num_actions)
         phase = agent.learner._phase(batch, 0.5, generators, generators)
         prepared = subject.build().prepare(phase)
         for name, tensors in prepared.items():
@@ -128,9 +128,9 @@ def _check_gradients(subject: Subject, spec: Spec, parts: dict[str, Any]) -> Non
     lanes = 3
     agent = agent_of(spec, range(lanes), parts)
     generators = [stream(seed, "gradient") for seed in range(lanes)]
-    obs = made_up_observations(spec, generators, ROWS)
-    batch = made_up_batch(obs, generators, agent.replay, spec.num_actions)
-    losses = agent.learner.losses_of(batch, generators)
+    obs = make_up_observations(spec, generators, ROWS)
+    batch = make_up_batch(obs, generators, agent.replay, spec.num_actions)
+    losses = agent.learner.evaluate_losses(batch, generators)
     torch.stack(list(losses.values()))[:, 1].sum().backward()
     reached = [stack.gradient.view(lanes, -1).any(1) for stack in agent.function.stacks]
     others = torch.stack(reached).any(0)[[0, 2]]

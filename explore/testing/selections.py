@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explore._learning.learner import chosen
+from explore._learning.learner import select_actions
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Beliefs, Index, Selection, Spec
 from explore.streams import Generators, stream
 from explore.testing import toy
@@ -73,7 +73,7 @@ def _choices(
     selection, found = subject.build(), []
     for progress in PROGRESS:
         for batch in (1, 5):
-            obs = made_up_observations(spec, made_up, batch)
+            obs = make_up_observations(spec, made_up, batch)
             features = function.acting_features(obs)
             copies = function.holder.copies
             mask = tuple(torch.ones(len(seeds), batch, part.mask_size) for part in function.parts)
@@ -83,7 +83,7 @@ def _choices(
                 (function.draw_for_learning(made_up, mask, copies), copies),
             ]
             for index, draws in indices:
-                actions = chosen(selection, Beliefs(function, features, index, generators, progress), draws)
+                actions = select_actions(selection, Beliefs(function, features, index, generators, progress), draws)
                 _check_actions(subject, actions, function)
                 found.append(actions)
     return found

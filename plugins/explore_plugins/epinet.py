@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from explore import hookimpl
-from explore.interfaces import Holder, Spec, UncertaintyModule, ValueNetwork
-from explore.nn import Linear, hidden
+from explore.interfaces import Spec, UncertaintyModule, ValueNetwork, ValueWrapper
+from explore.nn import Linear, apply_hidden
 from explore.nn.initialisers import check_init
 from explore.streams import Generators, normal
 
 
-class Epinet(Holder):
+class Epinet(ValueWrapper):
     """A small network of observation, last hidden layer and index: Q_z(s, a) = μ(s, a) + σ(s, sg[φ(s)], z)_a · z.
 
     μ is the value network and φ its last hidden layer, to which no gradient flows from σ; z ~ N(0, I).
@@ -58,15 +58,15 @@ class Epinet(Holder):
     def forward(self, obs: Tensor) -> Tensor:
         """μ and what the first layer of the epinet gets from observation and hidden layer, side by side."""
         body, last = self.body_and_last()
-        phi = hidden(body, obs)
-        return torch.cat([last(phi), self.of_obs.padded(obs) + self.of_hidden.padded(phi.detach())], -1)
+        phi = apply_hidden(body, obs)
+        return torch.cat([last(phi), self.of_obs.forward_padded(obs) + self.of_hidden.forward_padded(phi.detach())], -1)
 
     def values(self, features: Tensor, index: Tensor) -> Tensor:
         rows = index.shape[1:3]  # [batch, draws]
-        x = self.of_index.padded(index.flatten(1, 2)).unflatten(1, rows)
+        x = self.of_index.forward_padded(index.flatten(1, 2)).unflatten(1, rows)
         mean, first = features.unsqueeze(2).split([features.shape[-1] - x.shape[-1], x.shape[-1]], -1)
         *body, last = self.rest
-        sigma = last(hidden(body, torch.relu(x + first).flatten(1, 2)))
+        sigma = last(apply_hidden(body, torch.relu(x + first).flatten(1, 2)))
         sigma = sigma.unflatten(-1, (-1, self.size)).unflatten(1, rows)  # [lanes, batch, draws, actions, size]
         return mean + (sigma * index.unsqueeze(3)).sum(-1)
 

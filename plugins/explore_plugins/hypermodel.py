@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore.interfaces import Holder, Spec, ValueNetwork
-from explore.nn import Linear, hidden
+from explore.interfaces import Spec, ValueNetwork, ValueWrapper
+from explore.nn import Linear, apply_hidden
 from explore.streams import Generators, normal
 
 
-class Hypermodel(Holder):
+class Hypermodel(ValueWrapper):
     """The weights of the value network's last layer depend on the index: Q_z(s, a) = ⟨h(s), A_a z + c_a⟩.
 
     h is the last hidden layer of the value network, and c its last layer, without bias; z is uniform on
@@ -44,12 +44,12 @@ class Hypermodel(Holder):
 
     def forward(self, obs: Tensor) -> Tensor:
         body, last = self.body_and_last()
-        h = hidden(body, obs)
+        h = apply_hidden(body, obs)
         varying = self.hyper(h).unflatten(-1, (-1, self.dimension))  # h A, [lanes, batch, actions, d]
         return torch.cat([varying, last(h).unsqueeze(-1)], -1)
 
     def draw(self, generators: Generators, *shape: int) -> Tensor:
-        z = _unit(normal(generators, *shape, self.dimension))
+        z = _normalise(normal(generators, *shape, self.dimension))
         return torch.cat([z, torch.ones(*z.shape[:-1], 1)], -1)
 
     def mean_index(self) -> Tensor:
@@ -57,7 +57,7 @@ class Hypermodel(Holder):
 
     def perturbation(self, noise: Tensor, index: Tensor) -> Tensor:
         """ξ·z with ξ on the unit sphere."""
-        direction = _unit(noise[..., :-1]).unsqueeze(2)
+        direction = _normalise(noise[..., :-1]).unsqueeze(2)
         return (direction * index[..., :-1]).sum(-1)
 
     def means(self, features: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class HypermodelPrior(Hypermodel):
             lane /= lane.norm()
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def _normalise(vectors: Tensor) -> Tensor:
     """Vectors of length 1; those of lanes that wait stay 0."""
     return vectors / vectors.square().sum(-1, keepdim=True).sqrt().clamp_min(1e-12)
 

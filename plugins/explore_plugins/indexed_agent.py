@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore._learning.learner import Learner, chosen
+from explore._learning.learner import Learner, select_actions
 from explore._learning.rehearsal import rehearse
 from explore._learning.replay import Replay
 from explore._state import capture, restore
@@ -184,7 +184,7 @@ class Indexed(Agent):
         obs = self._tensor(observations)
         features = {"": self.function.acting_features(obs)}
         if self.function.prior.has_twin:
-            features["prior_"] = self.function.prior_alone(obs)
+            features["prior_"] = self.function.prior_only_features(obs)
         mean_index = self.function.mean_index()
         means = {f"{whose}mean": self.function.values(f, mean_index).squeeze(2) for whose, f in features.items()}
         stds = {f"{whose}uncertainty": self.function.std(f) for whose, f in features.items()}
@@ -255,7 +255,7 @@ class Indexed(Agent):
         only = [lane in lanes for lane in range(len(self.steps))]
         means = self.learner.learn(
             batch, self.batch_size, lanes, self.progress,
-            selecting=_awake(streams["target"], only), drawing=_awake(streams["learning index"], only),
+            selecting=_only_active(streams["target"], only), drawing=_only_active(streams["learning index"], only),
             measures=any(self.latest["uncertainty"][lane] is None for lane in lanes),
         )  # fmt: skip
         for name, tensor in means.items():
@@ -278,7 +278,7 @@ class Indexed(Agent):
         chances = zip(self.streams["redraw"], active)
         again = [on and generator.random() < self.redraw_probability for generator, on in chances]
         if any(again):
-            drawn = self.function.draw(_awake(self.streams["index"], again), 1, 1)
+            drawn = self.function.draw(_only_active(self.streams["index"], again), 1, 1)
             where = torch.tensor(again, device=self.function.device)[:, None, None, None]
             self.index = tuple(torch.where(where, new, old) for new, old in zip(drawn, self.index))
 
@@ -287,8 +287,8 @@ class Indexed(Agent):
     ) -> Sequence[int]:
         obs = self._tensor(observations).unsqueeze(1)
         features = self.function.acting_features(obs)
-        beliefs = Beliefs(self.function, features, index, _awake(self.streams[stream], active), self.progress)
-        return chosen(selection, beliefs, 1).flatten().tolist()
+        beliefs = Beliefs(self.function, features, index, _only_active(self.streams[stream], active), self.progress)
+        return select_actions(selection, beliefs, 1).flatten().tolist()
 
     def _beliefs(self, observations: np.ndarray) -> Beliefs:
         obs = self._tensor(np.asarray(observations))
@@ -306,7 +306,7 @@ class Indexed(Agent):
         return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
 
 
-def _awake(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:
+def _only_active(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:
     return [generator if on else None for generator, on in zip(generators, active)]
 
 

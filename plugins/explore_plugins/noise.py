@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from explore import hookimpl
-from explore.interfaces import Holder, Members, Spec, ValueNetwork
+from explore.interfaces import Members, Spec, ValueNetwork, ValueWrapper
 from explore.nn import Linear
 from explore.streams import Generators, normal, uniform
 
 
-class NoisyNet(Holder):
+class NoisyNet(ValueWrapper):
     """Factorised Gaussian noise on every layer of the value network: y = W x + b + ε_out ∘ (Σ (ε_in ∘ x) + σ_b).
 
     W, b, Σ and σ_b are trained. The index holds the ε's of all layers, f(e) = sign(e) √|e| of e ~ N(0, 1).
@@ -42,7 +42,7 @@ class NoisyNet(Holder):
         super().attach(network, spec)
         layers = self.linear_layers()
         inputs = [spec.observation, *(layer.inputs for layer in layers[1:])]
-        self.noise = ModuleList(_constant(n, layer.outputs, self.sigma) for n, layer in zip(inputs, layers))
+        self.noise = ModuleList(_constant_layer(n, layer.outputs, self.sigma) for n, layer in zip(inputs, layers))
         self.size = sum(layer.inputs + layer.outputs for layer in layers)
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class NoisyNet(Holder):
         return f"{super().describe_index(index[:3])} ..."
 
 
-def _constant(inputs: dm_env.specs.Array | int, outputs: int, sigma: float) -> Linear:
+def _constant_layer(inputs: dm_env.specs.Array | int, outputs: int, sigma: float) -> Linear:
     """Σ and σ_b of a layer."""
     layer = Linear(inputs, outputs)
     scale = sigma / math.sqrt(layer.inputs)
@@ -90,7 +90,7 @@ def _constant(inputs: dm_env.specs.Array | int, outputs: int, sigma: float) -> L
     return layer
 
 
-class McDropout(Holder):
+class McDropout(ValueWrapper):
     """Dropout in the value network, whose index is which hidden units are left out (Gal and Ghahramani 2016).
 
     Units are dropped with a probability, and those that stay are scaled by 1 / (1 - rate), in acting as in

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from explore import hookimpl
 from explore._values.indexed_value import IndexedValue
-from explore.interfaces import Features, Members, Objective, Phase, ScaleModule, Schedule, scheduled
+from explore.interfaces import Features, Members, Objective, Phase, ScaleModule, Schedule, as_schedule
 from explore.streams import normal
 
 
@@ -29,7 +29,7 @@ class WassersteinTD(Objective):
     losses = ("mean_loss", "uncertainty_loss")
 
     def __init__(self, sigma: float | type[Schedule] = 2.0):
-        self.sigma = scheduled(sigma, "sigma", minimum=0)
+        self.sigma = as_schedule(sigma, "sigma", minimum=0)
 
     def check(self, function: IndexedValue) -> None:
         holder, *rest = function.parts

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore.interfaces import Beliefs, Schedule, Selection, scheduled
+from explore.interfaces import Beliefs, Schedule, Selection, as_schedule
 from explore.streams import uniform
 
 
@@ -23,7 +23,7 @@ class SampledArgmax(Selection):
     """
 
     def scores(self, beliefs: Beliefs) -> Tensor:
-        return beliefs.sampled()
+        return beliefs.values()
 
 
 class OptimisticArgmax(Selection):
@@ -57,7 +57,7 @@ class EpsilonGreedy(Selection):
     """
 
     def __init__(self, epsilon: float | type[Schedule] = 0.05, greedy: type[Selection] = MeanArgmax):
-        self.epsilon = scheduled(epsilon, "epsilon", minimum=0, maximum=1)
+        self.epsilon = as_schedule(epsilon, "epsilon", minimum=0, maximum=1)
         self.greedy = greedy()
 
     def scores(self, beliefs: Beliefs) -> Tensor:
@@ -78,7 +78,7 @@ class Boltzmann(Selection):
     """
 
     def __init__(self, temperature: float | type[Schedule] = 1.0):
-        self.temperature = scheduled(temperature, "temperature", minimum=1e-8)
+        self.temperature = as_schedule(temperature, "temperature", minimum=1e-8)
 
     def scores(self, beliefs: Beliefs) -> Tensor:
         mean = beliefs.mean()

@@ -16,7 +16,7 @@ import torch
 
 from explore import hookimpl
 from explore._running.regret import expected
-from explore.interfaces import Agent, Schedule, Spec, scheduled
+from explore.interfaces import Agent, Schedule, Spec, as_schedule
 from explore.streams import Streams
 
 Place = tuple[np.ndarray, ...]
@@ -314,7 +314,7 @@ class TabularQLearning(Tabular):
             raise ValueError(f"learning_rate must be None or from 0 to 1, got {learning_rate!r}")
         if not np.isfinite(initial):
             raise ValueError(f"initial must be finite, got {initial!r}")
-        self.schedule = scheduled(epsilon, "epsilon", 0, 1)
+        self.schedule = as_schedule(epsilon, "epsilon", 0, 1)
         self.epsilon = 0.0
         self.learning_rate = learning_rate
         self.values[:] = initial

@@ -221,7 +221,7 @@ def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):
     returned = f"@explore.hookimpl\ndef {hook}():\n    return [{name}]"
     (folder / "example.py").write_text(f"{imports}\n\n{example}\n\n{returned}\n")
     bindings = [USES[hook].format(f"@{slot}.{name}"), *TINY]
-    if base is interfaces.Holder:  # whose example has no scales
+    if base is interfaces.ValueWrapper:  # whose example has no scales
         bindings.append("agent.Indexed.objective = @objective.SampledTD")
     run = explore.run("pins_deep_sea", bindings=bindings, plugins=["example.py"], out="run", quiet=True)
     assert f"@{slot}.{name}" in run.config

@@ -195,7 +195,7 @@ COUNTING = """
         def scores(self, beliefs):
             self.calls += 1
             self.seen[self.calls % 3] = self.seen.get(self.calls % 3, 0) + 1
-            scores = beliefs.sampled()
+            scores = beliefs.values()
             self.average = 0.9 * self.average + scores.mean((0, 1, 2))
             left = random.random() + np.random.random()
             right = torch.rand(1).item() + self.own.random()

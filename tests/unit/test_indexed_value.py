@@ -18,7 +18,7 @@ from torch import nn
 from explore import nn as lane_nn
 from explore._values.indexed_value import IndexedValue
 from explore.errors import RunFailed
-from explore.interfaces import Holder, ScaleModule, UncertaintyModule, ValueNetwork
+from explore.interfaces import ScaleModule, UncertaintyModule, ValueNetwork, ValueWrapper
 from explore.streams import stream
 
 SEEDS = (0, 5)
@@ -251,7 +251,7 @@ class Plain(Circle):
     """Which the broken ones below differ from in one thing."""
 
 
-class Unattached(Holder):
+class Unattached(ValueWrapper):
     size = 1
 
     def attach(self, network, spec):

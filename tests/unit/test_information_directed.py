@@ -16,7 +16,7 @@ from explore_plugins.information_directed import NOTHING, InformationDirected, m
 from explore_plugins.selections import MeanArgmax
 
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import made_up_observations
+from explore._values.parts import make_up_observations
 from explore.interfaces import Beliefs
 from explore.streams import stream
 
@@ -39,7 +39,7 @@ def real(uncertainty, lanes=1, batch=5, generators=None, **parts):
     """Beliefs of networks that have not learned yet."""
     parts, seeds = PINS | parts, range(lanes)
     function = IndexedValue(FLOATS, seeds, parts["value"], [uncertainty], parts["prior"]())
-    obs = made_up_observations(FLOATS, [stream(seed, "obs") for seed in seeds], batch)
+    obs = make_up_observations(FLOATS, [stream(seed, "obs") for seed in seeds], batch)
     generators = generators or [stream(seed, "acting") for seed in seeds]
     return Beliefs(function, function.acting_features(obs), (), generators, 0.0)
 

@@ -153,9 +153,11 @@ class FrozenLifted(ValueNetwork):
 def test_what_is_frozen_is_not_trained(parts, part, compile):
     agent = build(**parts, compile=compile)
     stack = agent.function.stacks[part]
-    before = {name: tensor.clone() for name, tensor in stack.parameters_of(stack.buffer[0]).items()}
+    before = {name: tensor.clone() for name, tensor in stack.view_parameters(stack.buffer[0]).items()}
     live(agent, 8)
-    changed = {name for name, tensor in stack.parameters_of(stack.buffer[0]).items() if not tensor.equal(before[name])}
+    changed = {
+        name for name, tensor in stack.view_parameters(stack.buffer[0]).items() if not tensor.equal(before[name])
+    }
     assert changed == set(stack.trainable)
     assert 0 < len(changed) < len(before)
 

@@ -199,7 +199,7 @@ class NeverUsed(Net):
 class Detached(Net):
     def forward(self, obs):
         *body, last = self.net.layers
-        return last(lane_nn.hidden(body, obs).detach())
+        return last(lane_nn.apply_hidden(body, obs).detach())
 
 
 class CountsInAFrozenParameter(Net):
@@ -543,7 +543,7 @@ class Reckless(Selection):
 
 class Majority(Selection):
     def scores(self, beliefs):
-        return beliefs.sampled().mean(0, keepdim=True).expand_as(beliefs.sampled())
+        return beliefs.values().mean(0, keepdim=True).expand_as(beliefs.values())
 
 
 class NobodyWaits(Selection):

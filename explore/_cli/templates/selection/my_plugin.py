@@ -1,7 +1,7 @@
 """Optimism in the face of uncertainty."""
 
 from explore import hookimpl
-from explore.interfaces import Schedule, Selection, scheduled
+from explore.interfaces import Schedule, Selection, as_schedule
 
 
 class MyPlugin(Selection):
@@ -12,7 +12,7 @@ class MyPlugin(Selection):
     """
 
     def __init__(self, bonus: float | type[Schedule] = 1.0):
-        self.bonus = scheduled(bonus, "bonus", minimum=0)
+        self.bonus = as_schedule(bonus, "bonus", minimum=0)
 
     def scores(self, beliefs):  # [lanes, batch, 1, actions]
         return beliefs.mean() + self.bonus(beliefs.progress) * beliefs.std()
