@@ -33,6 +33,7 @@ from explore._config.gin_files import (
     read_text,
     scoped,
 )
+from explore._config.seeds import parse_seeds
 from explore._messages import suggest, to_one_line
 from explore.errors import UserError
 
@@ -146,8 +147,6 @@ class Sweep:
 
 def read_sweep(path: Path) -> tuple[Sweep, dict[str, str]]:
     """The sweep that a file holds, and the digests of what it was made with."""
-    from explore._cli.main import parse_seeds
-
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

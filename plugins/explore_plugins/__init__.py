@@ -26,3 +26,6 @@ BUILT_INS: tuple[str, ...] = (
     "explore_plugins.ray_launcher",
 )
 """In the order in which `explore plugins` lists them."""
+
+BUILT_IN_COMMANDS = {"export-bsuite": "explore_plugins.bsuite_export:ExportBsuite"}
+"""Commands by name, as others declare them by entry points, see `explore.commands`."""

@@ -26,6 +26,7 @@ def folder(tmp_path_factory):
         ["compare", "pins_deep_sea", "psrl_deep_sea"],
         ["report", "pins_deep_sea", "psrl_deep_sea", "--out", "report.html"],
         ["watch", "pins_deep_sea", "--once", "--out", "watch.png"],
+        ["recipes"],
         ["export-bsuite", "--help"],
     ],
     ids=lambda command: command[0],

@@ -1,14 +1,19 @@
 """The command line: what it lists, how it refuses, and that it is quick."""
 
 import os
+import re
 import subprocess
 import sys
 import types
 
 import pytest
 
-from explore._cli import main as cli
-from explore._cli.main import main, parse_seeds
+from explore._cli.main import main
+from explore._cli.parser import COMMANDS, build_parser
+from explore._config.configuration import load
+from explore._config.discovery import discover
+from explore._config.gin_files import recipes
+from explore._config.seeds import parse_seeds
 from explore.errors import RunFailed, UserError
 
 MINE = '''
@@ -155,7 +160,7 @@ def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(capsys, monkeypa
     [
         (["fly"], "invalid choice: 'fly'"),
         ([], "required: COMMAND"),
-        (["run"], "name a configuration to run, or a folder to go on with: --resume DIR (see explore run --help)"),
+        (["run"], "name a configuration to run, or a folder: --resume DIR (see explore run --help)"),
         (["run", "a.gin", "--seeds", "4-0"], "the range '4-0' is empty"),
         (["components", "prioor"], "unknown slot 'prioor'; did you mean 'prior'?"),
         (
@@ -169,7 +174,7 @@ def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(capsys, monkeypa
         (["report", ".", "--out", "nowhere/report.html"], "there is no folder nowhere to write report.html to"),
         (["watch", "nowhere"], "there is no run folder nowhere"),
         (["watch", "nowhere", "--once"], "there is no run folder nowhere"),
-        (["watch", ".", "--port", "70000"], "--port must be a whole number from 0 to 65535, got '70000'"),
+        (["watch", ".", "--port", "70000"], "--port must be an integer from 0 to 65535, got '70000'"),
         (["watch", ".", "--out", "a.png"], "--out goes with --once"),
         (["export-bsuite", "nowhere", "--out", "x"], "there is no folder nowhere"),
         (["export-bsuite", "nowhere"], "the following arguments are required: --out"),
@@ -264,6 +269,142 @@ def test_a_closed_pipe_is_no_complaint(tmp_path):
 
 
 def test_every_command_has_help():
-    for action in cli._parser()._subparsers._group_actions:
-        assert {"run", "plugins", "components", "describe"} <= set(action.choices)
+    for action in build_parser(["--help"])._subparsers._group_actions:
+        assert {*COMMANDS, "export-bsuite"} <= set(action.choices)
         assert all(choice.help for choice in action._choices_actions)
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "out"),
+    [
+        (["resume", "o"], None, "o"),
+        (["run", "--resume", "o"], None, "o"),
+        (["run", "--resume", "--out", "o"], None, "o"),
+        (["run", "a.gin", "--resume", "o"], "a.gin", "o"),
+        (["run", "a.gin", "--resume", "o", "--out", "./o"], "a.gin", "o"),
+        (["run", "--resume", "a.gin"], "a.gin", None),
+        (["run", "--resume", "a", "--out", "o"], "a", "o"),
+    ],
+)
+def test_ways_to_resume(train, words, config, out):
+    assert main([*words, "-b", "x.y = 1", "-p", "m.py", "--force", "--quiet", "--allow-imports"]) == 0
+    [(given, options)] = train.calls
+    assert (given, options.pop("out"), options.pop("seeds")) == (config, out, None)
+    switches = dict.fromkeys(["quiet", "allow_imports", "resume", "force"], True)
+    assert options == {"bindings": ["x.y = 1"], "plugins": ["m.py"], **switches}
+
+
+def test_recipes_are_listed_with_what_they_are(capsys):
+    assert main(["recipes"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split()[0] == "recipe"
+    listed = dict(line.split(maxsplit=1) for line in lines)
+    assert listed["noisy_deep_sea"].startswith("NoisyNet-DQN on Deep-sea (Fortunato et al. 2018): noise on the")
+    assert listed.keys() == {name for name in recipes() if is_complete(name)}
+
+
+def is_complete(recipe):
+    try:
+        return bool(load(recipe, (), discover()))
+    except UserError:
+        return False
+
+
+# Commands of plugins
+
+HELLO = """
+from explore.commands import Command
+from explore.errors import UserError
+
+class Hello(Command):
+    summary = "greet somebody"
+
+    def add_arguments(self, parser):
+        parser.add_argument("name", metavar="NAME")
+
+    def run(self, arguments):
+        if arguments.name == "nobody":
+            raise UserError("there is nobody")
+        print(f"Hello {arguments.name}!")
+
+class Empty(Command):
+    summary = "nothing"
+
+class Terse(Command):
+    def run(self, arguments):
+        pass
+"""
+
+
+@pytest.fixture
+def hello(tmp_path, monkeypatch):
+    """Installs distributions with these commands."""
+
+    def install(name, **commands):
+        folder = tmp_path / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [f"{command.replace('_', '-')} = {value}" for command, value in commands.items()]
+        (folder / "entry_points.txt").write_text("\n".join(["[explore.commands]", *lines]))
+
+    (tmp_path / "hello_command.py").write_text(HELLO)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield install
+    sys.modules.pop("hello_command", None)
+
+
+def test_a_plugin_adds_a_command(hello, capsys):
+    hello("greetings", hello="hello_command:Hello")
+    assert main(["hello", "World"]) == 0
+    assert capsys.readouterr().out == "Hello World!\n"
+    assert main(["hello", "nobody"]) == 2
+    assert main(["hello"]) == 2
+    complaint = "the following arguments are required: NAME (see explore hello --help)"
+    assert capsys.readouterr().err == f"explore: error: there is nobody\nexplore: error: {complaint}\n"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "hello          greet somebody" in re.sub(r"hello +greet", "hello          greet", capsys.readouterr().out)
+    assert main(["plugins"]) == 0
+    assert "commands of plugins: export-bsuite, hello\n" in capsys.readouterr().out
+
+
+BROKEN = [
+    ("absent:Hello", "cannot be loaded: ModuleNotFoundError: No module named 'absent'"),
+    ("hello_command:Bye", "cannot be loaded: AttributeError: module 'hello_command' has no attribute 'Bye'"),
+    ("hello_command:HELLO", "cannot be loaded: AttributeError"),
+    ("hello_command:UserError", "must be a subclass of explore.commands.Command that defines run"),
+    ("hello_command:Empty", "must be a subclass of explore.commands.Command that defines run"),
+    ("hello_command:Terse", "has no summary: a line for explore --help"),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), BROKEN)
+def test_a_broken_command_is_named_and_does_not_stop_the_others(hello, capsys, value, reason):
+    hello("greetings", broken=value, hello="hello_command:Hello")
+    assert main(["hello", "World"]) == 0
+    assert capsys.readouterr().err == ""
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert not ended.value.code
+    out, err = capsys.readouterr()
+    assert "greet somebody" in out
+    assert err.startswith(f"explore: note: the command broken of greetings 1.0 {reason}")
+    assert err.count("\n") == 1
+    assert main(["broken"]) == 2
+    assert f"explore: error: the command broken of greetings 1.0 {reason}" in capsys.readouterr().err
+
+
+def test_a_command_whose_name_is_taken_is_refused(hello, capsys):
+    hello("a-greeting", hello="hello_command:Hello", recipes="hello_command:Hello", export_bsuite="hello_command:Hello")
+    hello("b-greeting", hello="hello_command:Empty")
+    assert main(["hello", "World"]) == 0
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out, err = capsys.readouterr()
+    assert "runs of bsuite's tasks as the CSV files" in " ".join(out.split())
+    owners = {"export-bsuite of a-greeting": "explore_plugins.bsuite_export", "hello of b-greeting": "a-greeting 1.0"}
+    owners["recipes of a-greeting"] = "explore"
+    assert err.splitlines() == [
+        f"explore: note: the command {name} 1.0 is left out: {owner} has a command of this name already"
+        for name, owner in owners.items()
+    ]

@@ -1,0 +1,142 @@
+"""The commands that say what there is (`recipes`, `plugins`, `components`, `describe`), and `new-plugin`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+from typing import Any
+
+from explore._cli.run_commands import add_plugins
+from explore._messages import suggest
+from explore.commands import Command
+from explore.errors import UserError
+from explore.hooks import SLOTS
+
+
+class Recipes(Command):
+    summary = "the configurations that come with explore, to run by name"
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from explore._cli.tables import print_rows
+        from explore._config.gin_files import recipes
+
+        rows = [("recipe", "what it is")]
+        for name, path in recipes().items():
+            about = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+            if not about.startswith("Base "):  # of other recipes; it lacks an agent
+                rows.append((name, about))
+        print_rows(rows)
+
+
+class Plugins(Command):
+    summary = "what is installed, from where, and what failed to load"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_plugins(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from explore._cli.parser import COMMANDS
+        from explore._cli.plugin_commands import load_commands
+        from explore._cli.tables import print_rows
+        from explore._config.discovery import discover
+
+        registry = discover(arguments.plugins)
+        rows = [("plugin", "source", "version", "components")]
+        for plugin in registry.plugins:
+            supplied = ", ".join(component.selector for component in plugin.components) or "(watches runs)"
+            rows.append((plugin.name, plugin.source, plugin.version, supplied))
+        print_rows(rows)
+        if registry.failed:
+            print()
+            failed = [(failure.name, failure.source, failure.reason) for failure in registry.failed]
+            print_rows([("failed", "source", "reason"), *failed])
+        commands, failures = load_commands(COMMANDS)
+        print(f"\ncommands of plugins: {', '.join(commands) or 'none'}", *failures, sep="\n")
+
+
+class Components(Command):
+    summary = "every component with its parameters and defaults"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("slot", metavar="SLOT", nargs="?", help="only those of this slot")
+        add_plugins(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        if arguments.slot is not None and arguments.slot not in SLOTS:
+            raise UserError(f"unknown slot {arguments.slot!r}{suggest(arguments.slot, SLOTS)}")
+
+        from explore._cli.tables import make_console, make_table
+        from explore._config.discovery import discover
+        from explore._config.parameters import parameters
+
+        found = discover(arguments.plugins).components.values()
+        table = make_table("component", "parameter", "default")
+        for slot in [arguments.slot] if arguments.slot else SLOTS:
+            for component in (one for one in found if one.slot == slot):
+                rows = [(name, _default(known)) for name, known in parameters(component.cls).items()] or [("", "")]
+                for number, row in enumerate(rows):
+                    table.add_row("" if number else component.selector, *row, end_section=row is rows[-1])
+        make_console().print(table)
+
+
+class Describe(Command):
+    summary = "the documentation and the parameters of a component"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="SLOT.NAME", help="e.g. uncertainty.SoftplusHeads")
+        add_plugins(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        import inspect
+
+        from explore._cli.tables import make_console, print_rows
+        from explore._config.parameters import parameters
+
+        cls, origin = _find_class(arguments.name, arguments.plugins)
+        about = re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE)
+        make_console().print(f"{arguments.name} ({origin})\n\n{about.strip()}")
+        known = [(one.name, _default(one), one.annotation, one.documentation) for one in parameters(cls).values()]
+        if known:
+            print()
+            print_rows([("parameter", "default", "type", "meaning"), *known])
+
+
+class NewPlugin(Command):
+    summary = "write the package of a new plugin: a component that works, and its test"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME", help="e.g. cosine-heads")
+        about = "of its component; default: uncertainty"
+        parser.add_argument("--slot", metavar="SLOT", default="uncertainty", help=about)
+        parser.add_argument("--out", metavar="DIR", help="a new folder for the package; default: NAME")
+        add_plugins(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from explore._cli.new_plugin import new_plugin
+
+        paths, commands = new_plugin(arguments.name, arguments.slot, arguments.out, arguments.plugins)
+        print(*paths, sep="\n")
+        print("\nNext:", f"cd {shlex.quote(os.path.dirname(paths[0]))}", *commands, sep="\n  ")
+
+
+def _find_class(name: str, plugins: list[str]) -> tuple[type, str]:
+    """A component by its name, and where it comes from."""
+    from explore._config.configuration import ROOT
+    from explore._config.discovery import discover
+
+    components = discover(plugins).components
+    if name == ROOT:
+        from explore._running.experiment import Experiment
+
+        return Experiment, "the root of a configuration"
+    if name not in components:
+        raise UserError(f"unknown component {name!r}{suggest(name, [ROOT, *components])}")
+    return components[name].cls, f"plugin {components[name].plugin}, {components[name].source}"
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "(required)"
+    return parameter.default.__name__ if isinstance(parameter.default, type) else repr(parameter.default)
