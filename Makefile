@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: run test test-fast setup lint format benchmark clean
+.PHONY: run test test-fast setup lint format docs benchmark clean
 
 run: setup  ## the main job: PINs on Cartpole swing-up, with a live display
 	$(BIN)/explore run gin/pins_cartpole.gin
@@ -30,6 +30,9 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup  ## the documentation as a site, in build/docs/index.html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 benchmark: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmark]'

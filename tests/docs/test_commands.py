@@ -1,0 +1,104 @@
+"""The documentation is true: its files, commands and bindings are run."""
+
+import csv
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from pages import DOCS, MESSAGES, PAGES, REFERENCE, STORIES, TINY, blocks, commands, files, title, write_files
+
+from explore._cli.main import main
+from explore._config.configuration import load
+from explore._config.discovery import discover
+
+RECIPES, FILES = (DOCS / "reference" / f"{name}.md" for name in ("gin", "files"))
+BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
+
+
+@pytest.fixture
+def perform(folder, monkeypatch, capfd):
+    """Runs a command, which must work, or end with the messages that are shown."""
+
+    def pip(*_):
+        install(tomllib.loads(Path("pyproject.toml").read_text()), monkeypatch)
+
+    def explore(name, *words):
+        if name in ("run", "sweep"):
+            few = ["experiment.episodes = 6"] if "--resume" in words else TINY
+            words += ("--quiet", *(f"-b{binding}" for binding in few))
+        return main([name, *words])
+
+    def perform(command, messages):
+        program, *words = shlex.split(command, comments=True)
+        known = {"explore": explore, "cd": monkeypatch.chdir, "pip": pip}
+        code = known[program](*words) if program in known else subprocess.run(command, shell=True).returncode
+        told = "".join(capfd.readouterr()).splitlines()
+        codes = [exit_code for start, exit_code in MESSAGES.items() for line in messages if line.startswith(start)]
+        assert (code or 0) == max(codes, default=0), told
+        assert set(messages) <= set(told)
+
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    return perform
+
+
+def install(pyproject, monkeypatch):
+    """What pip would do with a package in the working folder, as far as it matters to explore."""
+    project = pyproject["project"]
+    information = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
+    information.mkdir()
+    (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    entries = [f"{name} = {module}" for name, module in project["entry-points"]["explore"].items()]
+    (information / "entry_points.txt").write_text("\n".join(["[explore]", *entries]))
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()), prepend=os.pathsep)
+
+
+@pytest.mark.parametrize(
+    ("page", "command", "messages"),
+    [
+        pytest.param(page, *shown, id=f"{title(page)}: {shown[0]}")
+        for page in PAGES
+        if page not in STORIES
+        for shown in commands(page, "explore run|explore new-plugin|pytest")
+    ],
+)
+def test_a_command_does_what_its_page_says(folder, perform, page, command, messages):
+    write_files(REFERENCE if page in REFERENCE else [page], folder)
+    perform(command, messages)
+    for rows in folder.glob("runs/*/episodes.csv") if page == RECIPES else ():
+        with rows.open() as file:
+            columns = next(csv.reader(file))
+        assert [name for name in columns if f"| `{name}` |" not in FILES.read_text()] == []
+
+
+@pytest.mark.parametrize("page", STORIES, ids=title)
+def test_the_commands_of_a_story_work_one_after_another(folder, perform, page):
+    write_files([page], folder)
+    for command, messages in commands(page, "explore|pytest|sed|cd|pip"):
+        perform(command, messages)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_file_of_a_page_is_used_by_one_of_its_commands(page):
+    used = " ".join(command for command, _ in commands(page, "explore|pytest"))
+    assert [name for name in files(page) if name not in used] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_binding_in_the_text_is_one(folder, page):
+    registry = discover([name for name in write_files([page], folder) if re.fullmatch(r"(?!test_)\w+\.py", name)])
+    for binding in BINDING.findall(page.read_text()):
+        load("pins_deep_sea", [binding], registry)
+
+
+def test_an_installed_package_needs_no_option(folder, monkeypatch, capsys):
+    write_files(REFERENCE, folder)
+    [pyproject] = [tomllib.loads(text) for page in REFERENCE for text in blocks(page, "toml")]
+    install(pyproject, monkeypatch)
+    assert main(["describe", "uncertainty.WideHeads"]) == 0
+    assert "entry point (wide-heads 0.1.0)" in capsys.readouterr().out
