@@ -9,8 +9,6 @@ PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = [page for page in PAGES if DOCS / "reference" in page.parents]  # one page uses the files of another
 STORIES = [DOCS / "tutorial.md", DOCS / "howto" / "resume.md"]  # whose commands build on each other
 MESSAGES = {"explore: note: ": 0, "explore: error: ": 2, "E  ": 1}  # how they begin, and with which code it ends
-
-
 TINY = [
     "experiment.episodes = 4",
     "experiment.seeds = (0, 1)",
