@@ -22,7 +22,7 @@ from typing import Any
 import gin
 from gin import config_parser
 
-from explore._config.discovery import Registry, line_in
+from explore._config.discovery import Registry
 from explore._config.gin_files import (
     Binding,
     Macro,
@@ -38,6 +38,7 @@ from explore._config.gin_files import (
     scoped,
 )
 from explore._config.parameters import Parameter, parameters
+from explore._config.tracebacks import find_line
 from explore._messages import suggest, to_one_line
 from explore.errors import RunFailed, UserError
 from explore.hooks import SLOTS
@@ -316,7 +317,7 @@ class Config:
         if name and isinstance(error, ValueError | TypeError):
             return UserError(f"{where}{name}: {message}")
         if component and component.source != "built in":
-            line = line_in(error, inspect.getfile(component.cls))
+            line = find_line(error, inspect.getfile(component.cls))
             return UserError(
                 f"{where}{name} of plugin {component.plugin} raises {type(error).__name__}: {message}{line}"
             )

@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +24,7 @@ from explore_plugins import BUILT_INS
 
 from explore import __version__, hooks
 from explore._config.fingerprint import fingerprint
+from explore._config.tracebacks import describe, find_line
 from explore._messages import short_path, suggest
 from explore.errors import UserError
 from explore.hooks import SLOTS
@@ -149,17 +149,6 @@ def discover(plugins: Sequence[str] = ()) -> Registry:
     return registry
 
 
-def line_in(error: BaseException, file: str | None = None) -> str:
-    """Where in `file` an exception came from (default: the outermost file outside the core), as ` (file:line)`."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename != __file__ and not re.search(r"<frozen |[/\\]importlib[/\\]", frame.filename)
-    ]
-    lines = [frame.lineno for frame in frames if frame.filename == (file or frames[0].filename)]
-    return f" ({short_path(file or frames[0].filename)}:{lines[-1]})" if lines else ""
-
-
 def _candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
     for name in BUILT_INS:
         yield _Candidate(name, "built in", __version__, partial(importlib.import_module, name))
@@ -208,8 +197,7 @@ def _call(function: Callable[[], Any], complaint: str) -> Any:
         where = f"{short_path(error.filename or '?')}:{error.lineno}"
         raise UserError(f"it does not parse: {error.msg} ({where})") from error
     except (Exception, SystemExit) as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(complaint.format(what) + line_in(error)) from error
+        raise UserError(complaint.format(describe(error)) + find_line(error)) from error
 
 
 def _classes(function: Callable[[], Any], hook: str) -> list[Any]:

@@ -14,10 +14,11 @@ import numpy as np
 from explore._config import configuration
 from explore._config.discovery import Registry, discover
 from explore._config.gin_files import binding
+from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note
 from explore._running.experiment import Experiment
 from explore._running.provenance import changes, given_plugins, provenance, rebound
-from explore._running.run_writer import RunWriter, blamed
+from explore._running.run_writer import RunWriter
 from explore._state import Misfit, Unsavable, restore
 from explore._storage.checkpoints import Damaged
 from explore._storage.run_folder import Run
@@ -275,7 +276,7 @@ def _check_savable(experiment: Experiment, registry: Registry) -> None:
             off = " ".join(f'-b "{name} = None"' for name in on)
             raise UserError(f"{error}; or do without checkpoints: {off}") from error
         except (Exception, SystemExit) as error:
-            raise blamed(error, registry) from error.__cause__
+            raise name_plugin_that_raised(error, registry) from error.__cause__
 
 
 def _latest(config: str | Path) -> Path | None:

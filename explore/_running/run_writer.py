@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import signal
 import time
 from contextlib import suppress
 from typing import Any
 
-from explore._config.discovery import Registry, line_in
+from explore._config.discovery import Registry
+from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note
 from explore._running.experiment import Experiment
 from explore._running.interrupts import Interrupts
@@ -49,7 +49,7 @@ class RunWriter:
             self._finish("done", summary)
 
     def _explained(self, error: BaseException) -> BaseException:
-        failure = blamed(error, self.registry)
+        failure = name_plugin_that_raised(error, self.registry)
         if failure is error and self.run.resumed_after:
             checkpoint = f"the checkpoint of episode {self.run.resumed_after} that the run went on from"
             return RunFailed(f"{type(error).__name__}: {error} (a bug in explore, or {checkpoint} is forged)")
@@ -114,15 +114,15 @@ class RunWriter:
 
     def _tell(self, what: str, **news: Any) -> None:
         """Calls the lifecycle hook and the observers; a plugin whose code fails there ends the run, and is named."""
-        _call(getattr(self.registry.hook, f"explore_{what}"), **news)
-        for observer in self.experiment.observers:
-            try:
+        try:
+            getattr(self.registry.hook, f"explore_{what}")(**news)
+            for observer in self.experiment.observers:
                 getattr(observer, what)(**news)
-            except (Exception, SystemExit) as error:
-                failure = blamed(error, self.registry)
-                if failure is error:
-                    raise
-                raise failure from error
+        except (Exception, SystemExit) as error:
+            failure = name_plugin_that_raised(error, self.registry)
+            if failure is error:
+                raise
+            raise failure from error
 
     def _where(self) -> str:
         """Where an interrupted run stands, and how to go on with it."""
@@ -131,25 +131,3 @@ class RunWriter:
         if not self.saved:
             return f"before the first checkpoint; to begin again: {self.resuming}"
         return f"saved after episode {self.saved} of {self.experiment.episodes}; to go on: {self.resuming}"
-
-
-def _call(hook: Any, **news: Any) -> None:
-    """Calls a lifecycle hook; what a plugin that watches does wrong is told with its name and line."""
-    try:
-        hook(**news)
-    except (Exception, SystemExit) as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        for implementation in hook.get_hookimpls():
-            if where := line_in(error, inspect.getfile(implementation.function)):
-                name = implementation.plugin_name
-                raise RunFailed(f"{hook.name} of the plugin {name} raises {what}{where}") from error
-        raise
-
-
-def blamed(error: BaseException, registry: Registry) -> BaseException:
-    """What went wrong in the code of somebody's plugin, with its name and line."""
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    for component in registry.components.values():
-        if component.source != "built in" and (where := line_in(error, inspect.getfile(component.cls))):
-            return RunFailed(f"{component.selector} of plugin {component.plugin} raises {what}{where}")
-    return RunFailed(f"something called for the end of the program: {what}") if isinstance(error, SystemExit) else error

@@ -27,10 +27,10 @@ from explore._config import configuration
 from explore._config.discovery import Registry, discover
 from explore._config.gin_files import find_file, is_literal, literal, read_file, read_text
 from explore._config.parameters import parameters
+from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note, suggest, to_one_line
 from explore._running.interrupts import Interrupts
 from explore._running.provenance import provenance
-from explore._running.run_writer import blamed
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore._sweeps.grid import Cell, Sweep, read_sweep
@@ -260,7 +260,7 @@ def _news(
     except (UserError, RunFailed):
         raise
     except Exception as error:
-        raise blamed(error, registry) from error.__cause__
+        raise name_plugin_that_raised(error, registry) from error.__cause__
 
 
 def _is_done(folder: Path) -> bool:

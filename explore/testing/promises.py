@@ -14,8 +14,9 @@ import dm_env
 import numpy as np
 import torch
 
-from explore._config.discovery import check_class, line_in
+from explore._config.discovery import check_class
 from explore._config.parameters import SUPPLIED, parameters
+from explore._config.tracebacks import find_line
 from explore._state import Misfit, Tree, Unsavable, capture, restore
 from explore._storage.checkpoints import Damaged
 from explore._values.stack import HARMLESS
@@ -124,7 +125,7 @@ class Subject:
             raise Nonconformance(f"{self.name}, {what}: {message}") from error
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-            where = line_in(error, inspect.getfile(self.cls))
+            where = find_line(error, inspect.getfile(self.cls))
             raise Nonconformance(f"{self.name} fails {what}{where}: {reason}") from error
 
 

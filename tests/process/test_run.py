@@ -426,7 +426,7 @@ def test_a_network_that_goes_wrong_ends_the_run_with_its_rows_on_disk(plugin, fa
 
 def test_a_bug_in_a_watcher_ends_the_run_without_a_traceback(plugin, capsys):
     run, rows = ended(1, *plugin(raising("LookupError('no such page')")))
-    reason = "explore_episode_finished of the plugin mine raises LookupError: no such page (mine.py:7)"
+    reason = "explore_episode_finished of plugin mine raises LookupError: no such page (mine.py:7)"
     assert (run.status, run.info["reason"], rows) == ("failed", reason, 4)
     out, err = capsys.readouterr()
     assert out == ""

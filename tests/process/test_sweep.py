@@ -285,8 +285,8 @@ def test_a_cell_that_fails_does_not_stop_the_others_and_is_tried_again(folder, c
     words = [*varied(SIZES), "-p", "moody.py", "--jobs", "1"]
     assert start(*words) == 3
     told = capsys.readouterr()
-    assert "[1/2] size=4: failed (explore_episode_finished of the plugin moody raises ValueError: not today" in told.out
-    assert "note: failed: size=4  explore_episode_finished of the plugin moody" in told.err
+    assert "[1/2] size=4: failed (explore_episode_finished of plugin moody raises ValueError: not today" in told.out
+    assert "note: failed: size=4  explore_episode_finished of plugin moody" in told.err
     assert "error: 1 of 2 cells failed, 1 are done; to try those again: explore sweep out/sweep.toml" in told.err
     assert Run.open(folder / "out" / "size=5").status == "done"
     with pytest.raises(SweepFailed):
