@@ -22,8 +22,9 @@ from bsuite.environments.deep_sea import DeepSea
 from rich.console import Console
 from rich.table import Table
 
-from explore._config.configuration import binding, load
+from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._config.gin_files import format_binding
 from explore._running.loop import play_episode
 
 try:
@@ -54,7 +55,7 @@ def ours(size: int, seeds: int) -> Phase:
         "agent.Indexed.target_period": TARGET_PERIOD,
         "agent.Indexed.min_replay": 1,
     }
-    experiment = load("bsp10_deep_sea", [binding(*pair) for pair in bindings.items()], discover()).build()
+    experiment = load("bsp10_deep_sea", [format_binding(*pair) for pair in bindings.items()], discover()).build()
     agent, learning = experiment.agent, []
     learn = agent.learn
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import explore
-from explore._config.gin_files import binding
+from explore._config.gin_files import format_binding
 from explore._running.run_writer import RunWriter
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("-b", dest="bindings", action="append", default=[])
     options = parser.parse_args()
-    bindings = [binding("experiment.episodes", options.episodes), *options.bindings]
+    bindings = [format_binding("experiment.episodes", options.episodes), *options.bindings]
     save = RunWriter._save
     took: list[float] = []
 

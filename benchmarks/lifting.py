@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.table import Table
 from speed import CARTPOLE, DEEP_SEA, measure, ours
 
-from explore._config.configuration import binding
 from explore._config.discovery import Registry, discover
+from explore._config.gin_files import format_binding
 
 PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
 FILES = ("cosine_heads.py", "fast_heads.py")
 VERSIONS = {"lifted": "CosineHeads", "lane-aware": "FastCosineHeads"}
 TASKS = (
-    replace(DEEP_SEA, title="Deep-sea, N = 8", bindings=[binding("environment.DeepSea.size", 8)]),
+    replace(DEEP_SEA, title="Deep-sea, N = 8", bindings=[format_binding("environment.DeepSea.size", 8)]),
     DEEP_SEA,
     CARTPOLE,
 )

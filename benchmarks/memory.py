@@ -13,8 +13,9 @@ import resource
 
 import numpy as np
 
-from explore._config.configuration import binding, load
+from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._config.gin_files import format_binding
 from explore._running.experiment import Experiment
 from explore._running.loop import play_episode
 
@@ -49,7 +50,7 @@ def main() -> None:
         "experiment.episodes": options.episodes,
         "experiment.seeds": tuple(range(5)),
     }
-    experiment = load("pins_deep_sea", [binding(*pair) for pair in bindings.items()], discover()).build()
+    experiment = load("pins_deep_sea", [format_binding(*pair) for pair in bindings.items()], discover()).build()
     print(f"peak memory once built: {peak():,.0f} MB")
     if options.full:
         for _ in experiment.train():

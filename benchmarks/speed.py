@@ -26,8 +26,9 @@ from reference_pins import PINs
 from rich.console import Console
 from rich.table import Table
 
-from explore._config.configuration import binding, load
+from explore._config.configuration import load
 from explore._config.discovery import Registry, discover
+from explore._config.gin_files import format_binding
 from explore._running.loop import play_episode
 
 
@@ -62,7 +63,7 @@ FAR = 1e9  # the track's end, so that every episode runs to the time limit
 CARTPOLE = Task(
     title="Cartpole swing-up",
     recipe="pins_cartpole",
-    bindings=[binding("environment.CartpoleSwingup.x_threshold", FAR)],
+    bindings=[format_binding("environment.CartpoleSwingup.x_threshold", FAR)],
     updates=100,
     warm_up=5,
     environment=lambda: CartpoleSwingup(height_threshold=0.95, move_cost=0.05, x_threshold=FAR),
@@ -72,7 +73,7 @@ CARTPOLE = Task(
 DEEP_SEA = Task(
     title="Deep-sea, N = 30",
     recipe="pins_deep_sea",
-    bindings=[binding("environment.DeepSea.size", 30)],
+    bindings=[format_binding("environment.DeepSea.size", 30)],
     updates=10,
     warm_up=50,
     environment=lambda: DeepSea(30, mapping_seed=0),
@@ -84,10 +85,10 @@ DEEP_SEA = Task(
 def ours(task: Task, seeds: int, compiled: bool, registry: Registry) -> Episode:
     bindings = [
         *task.bindings,
-        binding("experiment.seeds", tuple(range(seeds))),
-        binding("agent.Indexed.batches_per_episode", task.updates),
-        binding("agent.Indexed.min_replay", 1),  # every episode timed is one with learning
-        binding("agent.Indexed.compile", compiled),
+        format_binding("experiment.seeds", tuple(range(seeds))),
+        format_binding("agent.Indexed.batches_per_episode", task.updates),
+        format_binding("agent.Indexed.min_replay", 1),  # every episode timed is one with learning
+        format_binding("agent.Indexed.compile", compiled),
     ]
     experiment = load(task.recipe, bindings, registry).build()
     agent, marks = experiment.agent, []

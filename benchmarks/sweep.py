@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import explore
-from explore._config.gin_files import binding
+from explore._config.gin_files import format_binding
 
 
 def main() -> None:
@@ -35,8 +35,8 @@ def main() -> None:
             start = time.perf_counter()
             explore.sweep(
                 options.recipe,
-                vary=[binding("experiment.checkpoint_minutes", minutes)],
-                bindings=[binding("experiment.episodes", options.episodes)],
+                vary=[format_binding("experiment.checkpoint_minutes", minutes)],
+                bindings=[format_binding("experiment.episodes", options.episodes)],
                 seeds=range(options.seeds),
                 jobs=jobs,
                 out=Path(folder, str(number)),

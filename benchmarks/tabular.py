@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from explore_plugins.random_mdp import RandomMDP
 
-from explore._config.configuration import binding, load
+from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._config.gin_files import format_binding
 from explore.streams import integer_seed
 
 GOAL = 60.0  # seconds, of 200 MDPs and 2,000 episodes
@@ -27,7 +28,7 @@ RATIO = 10.0
 
 def ours(mdps: int, episodes: int) -> float:
     """Seconds."""
-    bindings = [binding("experiment.seeds", mdps), binding("experiment.episodes", episodes)]
+    bindings = [format_binding("experiment.seeds", mdps), format_binding("experiment.episodes", episodes)]
     experiment = load("wtd_random_mdp", bindings, discover()).build()
     start = time.perf_counter()
     for _ in experiment.train():

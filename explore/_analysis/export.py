@@ -24,7 +24,7 @@ from bsuite.sweep import SETTINGS
 
 from explore._analysis.groups import finished, run_folders
 from explore._analysis.scores import logged
-from explore._config.gin_files import bindings_in
+from explore._config.gin_files import read_bindings
 from explore._messages import note
 from explore._storage import files
 from explore._storage.run_folder import Run
@@ -82,7 +82,7 @@ def export_bsuite(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
 
 def bsuite_id(run: Run) -> str:
     """The id under which bsuite has the task of a run; raises `UserError` if it has none."""
-    bindings = bindings_in(run.config)
+    bindings = read_bindings(run.config)
     environment = bindings.get("experiment.environment", "").removeprefix("@")
     prefix = f"{environment}."
     values = {name.removeprefix(prefix): v for name, v in bindings.items() if name.startswith(prefix)}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from explore._analysis.statistics import KaplanMeier, survival
-from explore._config.gin_files import bindings_in, unscoped
+from explore._config.gin_files import read_bindings, strip_scope
 from explore._storage.run_folder import Run
 from explore.errors import UserError
 
@@ -113,7 +113,7 @@ def _check(run: Run) -> None:
     whole = whole and isinstance(summary["overall"].get("cost", {}), dict)
     if not whole or not summary["seeds"] or not all(map(_is_judged, summary["seeds"].values())):
         raise UserError(f"{run.folder / 'summary.json'} is damaged: it lacks what is compared")
-    bindings_in(run.config)
+    read_bindings(run.config)
 
 
 def _is_judged(seed: Any) -> bool:
@@ -133,8 +133,8 @@ def configurations(runs: Sequence[Run]) -> list[Configuration]:
     """The configurations of runs, named; raises `UserError` if a seed of one is there twice."""
     found: dict[tuple[tuple[str, str], ...], Configuration] = {}
     for run in runs:
-        every = bindings_in(run.config)
-        bindings = {name: value for name, value in every.items() if not unscoped(name).startswith(NO_DIFFERENCE)}
+        every = read_bindings(run.config)
+        bindings = {name: value for name, value in every.items() if not strip_scope(name).startswith(NO_DIFFERENCE)}
         one = found.setdefault(tuple(sorted(bindings.items())), Configuration(bindings, run.summary["task"]))
         for seed in run.summary["seeds"]:
             if seed in one.seeds:

@@ -20,10 +20,10 @@ class Recipes(Command):
 
     def run(self, arguments: argparse.Namespace) -> None:
         from explore._cli.tables import print_rows
-        from explore._config.gin_files import recipes
+        from explore._config.gin_files import list_recipes
 
         rows = [("recipe", "what it is")]
-        for name, path in recipes().items():
+        for name, path in list_recipes().items():
             about = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
             if not about.startswith("Base "):  # of other recipes; it lacks an agent
                 rows.append((name, about))

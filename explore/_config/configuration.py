@@ -27,15 +27,15 @@ from explore._config.gin_files import (
     Binding,
     Macro,
     Reference,
-    binding,
-    changed,
+    add_scope,
     find_file,
+    format_binding,
+    format_value,
     is_literal,
-    leaves,
-    literal,
+    list_leaves,
+    map_leaves,
     read_file,
     read_text,
-    scoped,
 )
 from explore._config.parameters import Parameter, parameters
 from explore._config.tracebacks import find_line
@@ -117,7 +117,7 @@ class Config:
                 if parameter:
                     written.append(Binding(scope, name, parameter, value, where))
                 else:
-                    self._macros[scoped(scope, name)] = value, where
+                    self._macros[add_scope(scope, name)] = value, where
         written = [replace(one, value=self._resolved(one.value, one.where)) for one in written]
         for one in written:
             self._check(one)
@@ -133,7 +133,7 @@ class Config:
             root = gin.get_configurable(self._selector(ROOT))()
         except RecursionError as error:
             for one in self._bindings.values():
-                if any(isinstance(leaf, Reference) and leaf.name == one.name for leaf in leaves(one.value)):
+                if any(isinstance(leaf, Reference) and leaf.name == one.name for leaf in list_leaves(one.value)):
                     raise UserError(f"{one.where}: {one.name} refers to itself, so it could never be built") from error
             raise
         except Exception as error:
@@ -153,9 +153,9 @@ class Config:
             effective = [self._effective(scope, name, parameter) for parameter in self._parameters[name]]
             values = {one.parameter: one.value for one in effective if one and one.parameter in used}
             width = max(map(len, values), default=0)
-            lines = [f"  {binding(parameter.ljust(width), value)}" for parameter, value in values.items()]
+            lines = [f"  {format_binding(parameter.ljust(width), value)}" for parameter, value in values.items()]
             if lines:
-                blocks.append("\n".join([f"{scoped(scope, name)}:", *lines]))
+                blocks.append("\n".join([f"{add_scope(scope, name)}:", *lines]))
         return "\n\n".join(blocks) + "\n"
 
     def unused(self) -> list[str]:
@@ -189,7 +189,7 @@ class Config:
             self._used_macros.add(leaf.name)
             return self._resolved(self._macros[leaf.name][0], where, (*within, leaf.name))
 
-        return changed(value, change)
+        return map_leaves(value, change)
 
     def _check_name(self, name: str, where: str) -> None:
         if name in self._known:
@@ -211,7 +211,7 @@ class Config:
             raise UserError(f"{one.where}: {one.name} has no parameter {one.parameter!r}{near}")
         parameter = known[one.parameter]
         fitting = self._fitting(parameter)
-        for leaf in leaves(one.value):
+        for leaf in list_leaves(one.value):
             if isinstance(leaf, Reference):
                 self._check_name(leaf.name, one.where)
                 if leaf.called and leaf.name in self._registry.components:
@@ -224,7 +224,7 @@ class Config:
                     )
         if not parameter.fits(one.value):
             examples = f" ({', '.join('@' + name for name in fitting)})" if parameter.classes else ""
-            given = literal(one.value)
+            given = format_value(one.value)
             raise UserError(f"{one.where}: {one.name}: {one.parameter} must be {parameter.kind}{examples}, got {given}")
 
     def _fitting(self, parameter: Parameter) -> list[str]:
@@ -237,7 +237,7 @@ class Config:
 
     def _check_scopes(self, written: list[Binding]) -> None:
         """Raises `UserError` for a binding in a scope that no reference enters, which gin would ignore."""
-        entered = {leaf.scope for one in written for leaf in leaves(one.value) if isinstance(leaf, Reference)}
+        entered = {leaf.scope for one in written for leaf in list_leaves(one.value) if isinstance(leaf, Reference)}
         scopes = {prefix for scope in entered for prefix in _prefixes(scope)}
         for one in written:
             if one.scope and one.scope not in scopes:
@@ -255,7 +255,7 @@ class Config:
                     missing = f"{name}.{parameter.name}"
                     raise UserError(f"{chosen[name]}{missing} has no value; bind it, e.g. {missing} = {example}")
                 for one in bound:
-                    for leaf in leaves(one.value):
+                    for leaf in list_leaves(one.value):
                         if isinstance(leaf, Reference) and leaf.name not in chosen:
                             chosen[leaf.name] = f"{one.where}: " if one.where else ""
                             names.append(leaf.name)
@@ -267,7 +267,7 @@ class Config:
         references = {one.cls: Reference("", one.selector) for one in self._registry.components.values()}
         for name, known in self._parameters.items():
             for parameter in known.values():
-                value = changed(
+                value = map_leaves(
                     parameter.default,
                     lambda leaf: references.get(leaf, leaf) if isinstance(leaf, type) else leaf,
                 )
@@ -334,7 +334,7 @@ class Config:
         for chosen in (*named, name):
             for prefix in _prefixes(scope):
                 for one in reversed(self._bindings.values()):
-                    if one.where and Reference(prefix, chosen) in leaves(one.value):
+                    if one.where and Reference(prefix, chosen) in list_leaves(one.value):
                         return f"{one.where}: "
         return ""
 

@@ -32,7 +32,7 @@ class Reference:
     called: bool = False
 
     def __repr__(self) -> str:
-        return f"@{scoped(self.scope, self.name)}{'()' if self.called else ''}"
+        return f"@{add_scope(self.scope, self.name)}{'()' if self.called else ''}"
 
 
 @dataclass(frozen=True)
@@ -57,26 +57,26 @@ class Binding:
         return self.scope, self.name, self.parameter
 
     def __str__(self) -> str:
-        return binding(scoped(self.scope, f"{self.name}.{self.parameter}"), self.value)
+        return format_binding(add_scope(self.scope, f"{self.name}.{self.parameter}"), self.value)
 
 
-def binding(parameter: str, value: Any) -> str:
-    """The text of a binding, e.g. `binding("experiment.seeds", (0, 1))`."""
-    return f"{parameter} = {literal(value)}"
+def format_binding(parameter: str, value: Any) -> str:
+    """The text of a binding, e.g. `format_binding("experiment.seeds", (0, 1))`."""
+    return f"{parameter} = {format_value(value)}"
 
 
-def scoped(scope: str, name: str) -> str:
+def add_scope(scope: str, name: str) -> str:
     return f"{scope}/{name}" if scope else name
 
 
-def literal(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as gin reads it; raises `ValueError` for what gin cannot read."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{format_value(key)}: {format_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(literal, value)) + "]"
+        return "[" + ", ".join(map(format_value, value)) + "]"
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+        return "(" + ", ".join(map(format_value, value)) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, float) and math.isinf(value):
         return "1e999" if value > 0 else "-1e999"  # gin has no word for infinity
     if not is_literal(value):
@@ -87,21 +87,21 @@ def literal(value: Any) -> str:
 def is_literal(value: Any) -> bool:
     """Whether gin can write a value down."""
     plain = (type(None), bool, int, float, str, Reference)
-    return all(type(leaf) in plain and repr(leaf) != "nan" for leaf in leaves(value))
+    return all(type(leaf) in plain and repr(leaf) != "nan" for leaf in list_leaves(value))
 
 
-def changed(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """A value with `change` applied to everything that is not a container."""
     if type(value) is dict:
-        return {changed(key, change): changed(item, change) for key, item in value.items()}
+        return {map_leaves(key, change): map_leaves(item, change) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(changed(item, change) for item in value)
+        return type(value)(map_leaves(item, change) for item in value)
     return change(value)
 
 
-def leaves(value: Any) -> list[Any]:
+def list_leaves(value: Any) -> list[Any]:
     found: list[Any] = []
-    changed(value, found.append)
+    map_leaves(value, found.append)
     return found
 
 
@@ -116,7 +116,7 @@ class _Delegate(config_parser.ParserDelegate):
         return Macro(macro_name)
 
 
-def _advice(token: str) -> str:
+def _advise(token: str) -> str:
     """What to write instead of a word that is no value."""
     if token in SLOTS:
         return f"a component is written @{token}.Name"
@@ -129,7 +129,7 @@ Statements = Iterator[tuple[Any, str]]
 """gin's statements, each with the place where it is written."""
 
 
-def recipes() -> dict[str, Path]:
+def list_recipes() -> dict[str, Path]:
     """The configurations that come with the package, by name."""
     here = Path(__file__).parent
     installed = here / "recipes"
@@ -143,11 +143,11 @@ def find_file(config: str | Path) -> Path:
         raise UserError("the name of the configuration is empty")
     if _is_file(path):
         return path
-    if path.parent == Path() and path.name.removesuffix(".gin") in recipes():
-        return recipes()[path.name.removesuffix(".gin")]
+    if path.parent == Path() and path.name.removesuffix(".gin") in list_recipes():
+        return list_recipes()[path.name.removesuffix(".gin")]
     if os.path.isdir(path):
         raise UserError(f"{config} is a folder; name the file, e.g. {path / 'config.gin'}")
-    raise UserError(f"there is no configuration {str(config)!r}{suggest(path.stem, recipes())}")
+    raise UserError(f"there is no configuration {str(config)!r}{suggest(path.stem, list_recipes())}")
 
 
 def read_file(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
@@ -164,15 +164,15 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
 
     A file is included from the folder of the one that includes it, or from the recipes.
     """
-    for statement in _parsed(text, place):
+    for statement in _parse(text, place):
         where = place(statement.location.line_num)
         if not isinstance(statement, config_parser.IncludeStatement):
             yield statement, where
             continue
         path = folder / statement.filename
         name = statement.filename
-        if not _is_file(path) and name.endswith(".gin") and name[:-4] in recipes():
-            path = recipes()[name[:-4]]
+        if not _is_file(path) and name.endswith(".gin") and name[:-4] in list_recipes():
+            path = list_recipes()[name[:-4]]
         if not _is_file(path):
             near = suggest(path.name, (other.name for other in path.parent.glob("*.gin")))
             raise UserError(f"{where}: there is no file {short_path(path)} to include{near}")
@@ -181,13 +181,13 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
         yield from read_file(path, includers)
 
 
-def _parsed(text: str, place: Callable[[int], str]) -> list[Any]:
+def _parse(text: str, place: Callable[[int], str]) -> list[Any]:
     """gin's statements, none of which has a value that gin could not write."""
     try:
         statements = list(config_parser.ConfigParser(text, _Delegate()))
     except SyntaxError as error:
         token = re.search(r"Failed to parse token '(.*)'", error.msg)
-        problem = f"{token[1]!r} is not a value; {_advice(token[1])}" if token else error.msg
+        problem = f"{token[1]!r} is not a value; {_advise(token[1])}" if token else error.msg
         raise UserError(f"{place(error.lineno or 1)}: syntax error: {to_one_line(problem)}") from None
     except tokenize.TokenError as error:
         message, (line, _) = error.args
@@ -198,14 +198,14 @@ def _parsed(text: str, place: Callable[[int], str]) -> list[Any]:
         raise UserError(f"{place(1)}: syntax error: {to_one_line(error)}") from None
     for statement in statements:
         if isinstance(statement, config_parser.BindingStatement) and not _is_value(statement.value):
-            name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}".rstrip("."))
+            name = add_scope(statement.scope, f"{statement.selector}.{statement.arg_name}".rstrip("."))
             where = place(statement.location.line_num)
             raise UserError(f"{where}: {name} is bound to what is neither a number, a text, True, False nor None")
     return statements
 
 
 def _is_value(value: Any) -> bool:
-    return is_literal(changed(value, lambda leaf: None if isinstance(leaf, Macro) else leaf))
+    return is_literal(map_leaves(value, lambda leaf: None if isinstance(leaf, Macro) else leaf))
 
 
 def _is_file(path: Path) -> bool:
@@ -215,20 +215,20 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def bindings_in(text: str) -> dict[str, str]:
+def read_bindings(text: str) -> dict[str, str]:
     """The values, as text, that a complete configuration binds, by `scope/slot.Name.parameter`; and its imports."""
     found = {}
-    for statement in _parsed(text, lambda line: f"config.gin:{line}"):
+    for statement in _parse(text, lambda line: f"config.gin:{line}"):
         if isinstance(statement, config_parser.BindingStatement):
-            name = scoped(statement.scope, f"{statement.selector}.{statement.arg_name}")
+            name = add_scope(statement.scope, f"{statement.selector}.{statement.arg_name}")
             if not is_literal(statement.value):
                 raise UserError(f"{name} is bound to a macro, so this is no complete configuration")
-            found[name] = literal(statement.value)
+            found[name] = format_value(statement.value)
         elif isinstance(statement, config_parser.ImportStatement):
             found[statement.format()] = "done"
     return found
 
 
-def unscoped(name: str) -> str:
+def strip_scope(name: str) -> str:
     """A parameter without the scope it is bound in."""
     return name.rpartition("/")[2]

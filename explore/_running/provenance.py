@@ -19,7 +19,7 @@ from explore_plugins import BUILT_INS
 
 from explore import __version__
 from explore._config.discovery import Registry
-from explore._config.gin_files import bindings_in, unscoped
+from explore._config.gin_files import read_bindings, strip_scope
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
@@ -86,8 +86,10 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def rebound(before: str, after: str) -> list[str]:
     """The parameters whose values differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
-    old, new = bindings_in(before), bindings_in(after)
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name) and not unscoped(name).startswith(FREE)]
+    old, new = read_bindings(before), read_bindings(after)
+    names = [
+        name for name in {**old, **new} if old.get(name) != new.get(name) and not strip_scope(name).startswith(FREE)
+    ]
     return [f"{name} = {old.get(name, '(not set)')} (now {new.get(name, '(not set)')})" for name in names]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from explore._config import configuration
 from explore._config.discovery import Registry, discover
-from explore._config.gin_files import binding
+from explore._config.gin_files import format_binding
 from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note
 from explore._running.experiment import Experiment
@@ -46,7 +46,7 @@ def run(
     bindings = _listed(bindings)
     if seeds is not None:
         numbers = tuple(int(seed) if isinstance(seed, np.integer) else seed for seed in seeds)
-        bindings = [*bindings, binding("experiment.seeds", numbers)]
+        bindings = [*bindings, format_binding("experiment.seeds", numbers)]
     wanted = _Wanted(config, bindings, _listed(plugins), allow_imports, quiet)
     folder = Path(out).expanduser() if out is not None else None
     if resume and folder is None and config is not None:

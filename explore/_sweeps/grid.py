@@ -26,12 +26,12 @@ from explore._config.gin_files import (
     Binding,
     Macro,
     Reference,
-    binding,
-    changed,
-    leaves,
-    literal,
+    add_scope,
+    format_binding,
+    format_value,
+    list_leaves,
+    map_leaves,
     read_text,
-    scoped,
 )
 from explore._config.seeds import parse_seeds
 from explore._messages import suggest, to_one_line
@@ -61,7 +61,7 @@ class Varied:
     values: tuple[Any, ...]
 
     def bindings(self) -> list[str]:
-        return [binding(self.target, value) for value in self.values]
+        return [format_binding(self.target, value) for value in self.values]
 
     @property
     def place(self) -> str:
@@ -105,7 +105,7 @@ class Sweep:
         if repeated:
             raise UserError(f"the configuration {repeated[0]} is named twice")
         varied = self.varied()
-        seeds = [binding("experiment.seeds", self.seeds)] if self.seeds is not None else []
+        seeds = [format_binding("experiment.seeds", self.seeds)] if self.seeds is not None else []
         recipes = _distinct([_recipe_name(recipe) for recipe in self.recipes], self.recipes)
         columns = [
             [f"{name}={value}" for value in _value_names(one.values)]
@@ -180,14 +180,14 @@ def _read(text: str) -> Varied:
     scope, name, parameter, value, _ = statements[0]
     if not parameter:
         raise UserError(f"{place}: {name!r} is not a parameter; {example}")
-    target = scoped(scope, f"{name}.{parameter}")
+    target = add_scope(scope, f"{name}.{parameter}")
     if not isinstance(value, list):
         raise UserError(f"{place}: the values of {target} must be a list in square brackets; {example}")
     if not value:
         raise UserError(f"{place}: the list is empty, so there is nothing to run; {example}")
-    if any(isinstance(leaf, Macro) for leaf in leaves(value)):
+    if any(isinstance(leaf, Macro) for leaf in list_leaves(value)):
         raise UserError(f"{place}: write the values themselves; a macro (%) has no value here")
-    texts = Counter(map(literal, value))
+    texts = Counter(map(format_value, value))
     repeated = [text for text, count in texts.items() if count > 1]
     if repeated:
         raise UserError(f"{place}: {repeated[0]} is listed twice")
@@ -219,13 +219,13 @@ def _shortest(targets: Sequence[str]) -> list[str]:
 
 
 def _value_names(values: Sequence[Any]) -> list[str]:
-    return _distinct([_safe(_brief(value)) for value in values], [literal(value) for value in values])
+    return _distinct([_safe(_brief(value)) for value in values], [format_value(value) for value in values])
 
 
 def _brief(value: Any) -> str:
     """A value without slots and quotes."""
-    plain = changed(value, lambda leaf: leaf.name.rpartition(".")[2] if _is_plain(leaf) else leaf)
-    return plain if isinstance(plain, str) else literal(plain).replace(" ", "")
+    plain = map_leaves(value, lambda leaf: leaf.name.rpartition(".")[2] if _is_plain(leaf) else leaf)
+    return plain if isinstance(plain, str) else format_value(plain).replace(" ", "")
 
 
 def _is_plain(leaf: Any) -> bool:

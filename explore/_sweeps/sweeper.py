@@ -25,7 +25,7 @@ from gin import config_parser
 
 from explore._config import configuration
 from explore._config.discovery import Registry, discover
-from explore._config.gin_files import find_file, is_literal, literal, read_file, read_text
+from explore._config.gin_files import find_file, format_value, is_literal, read_file, read_text
 from explore._config.parameters import parameters
 from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note, suggest, to_one_line
@@ -200,7 +200,7 @@ def _launcher(
         if parameter not in takes:
             raise UserError(f"{place}: {found.selector} has no parameter {parameter!r}{suggest(parameter, takes)}")
         if not is_literal(value) or not takes[parameter].fits(value):
-            shown = literal(value) if is_literal(value) else value
+            shown = format_value(value) if is_literal(value) else value
             raise UserError(f"{place}: {found.selector}: {parameter} must be {takes[parameter].kind}, got {shown}")
         arguments[parameter] = value
     try:

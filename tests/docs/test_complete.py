@@ -9,7 +9,7 @@ from pages import DOCS, REFERENCE, REPOSITORY, blocks
 from parameter_table import PAGE, TABLE, parameter_table
 
 from explore import hooks
-from explore._config.gin_files import recipes
+from explore._config.gin_files import list_recipes
 
 RECIPES, HOOK_TABLE, DESIGN = (
     DOCS / f"{name}.md" for name in ("reference/gin", "reference/hooks", "concepts/architecture")
@@ -32,7 +32,7 @@ def test_every_hook_is_named_in_a_test(hook):
 def test_every_recipe_is_listed():
     listed = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ", RECIPES.read_text().split("## Recipes")[1], re.MULTILINE)
     named = {name for cell in listed for name in re.findall(r"`(\w+)`", cell)}
-    assert recipes().keys() - named == set()
+    assert list_recipes().keys() - named == set()
 
 
 def test_the_table_of_parameters_is_complete():

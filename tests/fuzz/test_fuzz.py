@@ -20,7 +20,7 @@ import pytest
 
 import explore
 from explore._cli.main import main
-from explore._config.gin_files import recipes
+from explore._config.gin_files import list_recipes
 from explore._running import run_writer as recorder
 from explore._storage import checkpoints as checkpoint
 from explore._storage.run_folder import Run
@@ -346,7 +346,7 @@ GIN = [
 
 def gin_texts():
     """Recipes to mangle, as they are and with what they include written out."""
-    found = recipes()
+    found = list_recipes()
     names = ("pins_deep_sea", "bsp5_deep_sea", "dqn_cartpole")
     texts = {name: found[name].read_bytes() for name in names}
     whole = found["deep_sea"].read_bytes() + texts["pins_deep_sea"].replace(b"include 'deep_sea.gin'\n", b"")

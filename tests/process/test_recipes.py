@@ -6,7 +6,7 @@ import pytest
 import explore
 from explore._config.configuration import load
 from explore._config.discovery import discover
-from explore._config.gin_files import recipes
+from explore._config.gin_files import list_recipes
 from explore.errors import UserError
 
 BASES = {
@@ -132,7 +132,7 @@ def widths(network):
 
 
 def test_every_recipe_is_a_base_or_in_a_table():
-    assert sorted(recipes()) == sorted([*PAPER, *EXPLORERS, *TABULAR, *BASES])
+    assert sorted(list_recipes()) == sorted([*PAPER, *EXPLORERS, *TABULAR, *BASES])
 
 
 @pytest.mark.parametrize("recipe", PAPER)

@@ -12,7 +12,7 @@ from explore._cli.main import main
 from explore._cli.parser import COMMANDS, build_parser
 from explore._config.configuration import load
 from explore._config.discovery import discover
-from explore._config.gin_files import recipes
+from explore._config.gin_files import list_recipes
 from explore._config.seeds import parse_seeds
 from explore.errors import RunFailed, UserError
 
@@ -300,7 +300,7 @@ def test_recipes_are_listed_with_what_they_are(capsys):
     assert header.split()[0] == "recipe"
     listed = dict(line.split(maxsplit=1) for line in lines)
     assert listed["noisy_deep_sea"].startswith("NoisyNet-DQN on Deep-sea (Fortunato et al. 2018): noise on the")
-    assert listed.keys() == {name for name in recipes() if is_complete(name)}
+    assert listed.keys() == {name for name in list_recipes() if is_complete(name)}
 
 
 def is_complete(recipe):

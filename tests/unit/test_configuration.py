@@ -9,7 +9,7 @@ import pytest
 from explore._config import gin_files
 from explore._config.configuration import load
 from explore._config.discovery import discover
-from explore._config.gin_files import binding, literal
+from explore._config.gin_files import format_binding, format_value
 from explore._config.parameters import parameters
 from explore.errors import UserError
 from explore.interfaces import Schedule, Selection
@@ -445,7 +445,7 @@ def test_a_user_error_passes_unchanged(folder):
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(folder, monkeypatch, name, expected):
-    monkeypatch.setattr(gin_files, "recipes", lambda: {"pins_cartpole": folder / "walk.gin"})
+    monkeypatch.setattr(gin_files, "list_recipes", lambda: {"pins_cartpole": folder / "walk.gin"})
     (folder / "empty.gin").write_text("# nothing\n\n")
     (folder / "binary.gin").write_bytes(b"\xff\xfe\x00")
     (folder / "cycle.gin").write_text("include 'cycle.gin'\n")
@@ -455,7 +455,7 @@ def test_a_file_that_cannot_be_used_is_refused(folder, monkeypatch, name, expect
 def test_a_recipe_is_found_by_its_name(read, folder, monkeypatch):
     (folder / "installed").mkdir()
     (folder / "walk.gin").rename(folder / "installed" / "stroll.gin")
-    monkeypatch.setattr(gin_files, "recipes", lambda: {"stroll": folder / "installed" / "stroll.gin"})
+    monkeypatch.setattr(gin_files, "list_recipes", lambda: {"stroll": folder / "installed" / "stroll.gin"})
     registry = discover(["walk-about.py"])
     for name in ("stroll", "stroll.gin"):
         assert load(name, [], registry, root=Experiment).build().episodes == 5
@@ -480,17 +480,17 @@ def test_imports_run_only_when_they_are_allowed(read, folder, monkeypatch):
 def test_a_literal_is_read_back_by_gin(value):
     import gin
 
-    assert gin.config.parse_value(literal(value)) == value
+    assert gin.config.parse_value(format_value(value)) == value
 
 
 @pytest.mark.parametrize("value", [math.nan, object(), print, {1, 2}, (1, [print])])
 def test_what_gin_cannot_read_is_not_written(value):
     with pytest.raises(ValueError, match="gin has no literal"):
-        literal(value)
+        format_value(value)
 
 
 def test_options_become_bindings():
-    assert binding("experiment.seeds", (0, 1)) == "experiment.seeds = (0, 1)"
+    assert format_binding("experiment.seeds", (0, 1)) == "experiment.seeds = (0, 1)"
 
 
 def test_parameters_carry_their_documentation_and_leave_out_what_the_core_supplies(read):

@@ -15,7 +15,7 @@ from explore_plugins.selections import MeanArgmax
 
 import explore
 from explore._cli.main import main
-from explore._config.gin_files import recipes
+from explore._config.gin_files import list_recipes
 from explore._running.loop import Progress, train
 from explore._running.visits import BestEpisodes, Visits, beliefs, sightings
 from explore._storage.snapshots import Snapshots, is_due
@@ -198,8 +198,8 @@ def test_beliefs_are_asked_for_before_the_run(tmp_path, monkeypatch, capsys):
         "@hookimpl\ndef explore_agents():\n    return [Odd]\n"
     )
     monkeypatch.chdir(tmp_path)
-    recipe = (recipes()["pins_deep_sea"]).read_text().replace("agent.Indexed", "agent.Odd")
-    base = recipes()["deep_sea"].read_text().replace("agent.Indexed", "agent.Odd")
+    recipe = (list_recipes()["pins_deep_sea"]).read_text().replace("agent.Indexed", "agent.Odd")
+    base = list_recipes()["deep_sea"].read_text().replace("agent.Indexed", "agent.Odd")
     (tmp_path / "odd.gin").write_text(base + recipe.replace("include 'deep_sea.gin'", ""))
     assert main(["run", "odd.gin", "-p", "odd.py", "--out", "run"]) == 2
     assert "Odd.beliefs() must give numbers [lanes, batch, actions]" in capsys.readouterr().err

@@ -16,7 +16,7 @@ import numpy as np
 
 from explore._analysis.groups import Configuration, by_number, configurations, names_by_difference
 from explore._analysis.statistics import Band, mean_band, smoothed
-from explore._config.gin_files import unscoped
+from explore._config.gin_files import strip_scope
 from explore._storage.episodes_csv import EVERY_RUN, WALL_CLOCK
 from explore._storage.run_folder import Run
 from explore.errors import UserError
@@ -120,7 +120,7 @@ def split(bindings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     setting = {
         name: value
         for name, value in bindings.items()
-        if unscoped(name).startswith(("environment.", "experiment.")) and name != "experiment.agent"
+        if strip_scope(name).startswith(("environment.", "experiment.")) and name != "experiment.agent"
     }
     return setting, {name: value for name, value in bindings.items() if name not in setting}
 
