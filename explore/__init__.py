@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from explore._messages import printable
 from explore.hooks import hookimpl
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from explore._sweeps.sweeper import sweep
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "hookimpl", "load_agent", "run", "sweep"]
+__all__ = ["Run", "__version__", "hookimpl", "load_agent", "printable", "run", "sweep"]
 
 _HOMES = {"Run": "_storage.run_folder", "load_agent": "_running.run", "run": "_running.run", "sweep": "_sweeps.sweeper"}
 

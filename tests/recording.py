@@ -6,9 +6,29 @@ from explore._analysis import groups
 from explore._analysis.report import data
 from explore._storage.episodes_csv import EVERY_RUN, WALL_CLOCK
 from explore._storage.run_folder import Run
+from explore.tasks import Marker, Size, TaskDescription, Trace
 
 SEA = {"experiment.environment": "@environment.DeepSea", "environment.DeepSea.size": 4}
 PINS = {"experiment.agent": "@agent.Indexed", "agent.Indexed.target": "@selection.MeanArgmax"}
+HEIGHT = Trace("height of the pole, cos θ", 3, low=-1, high=1)
+
+
+def describe(task, curve, bindings):
+    """What environments of these names say of their tasks."""
+    size = bindings.get("environment.DeepSea.size")
+    known = {
+        "DeepSea": {
+            "map_shape": (4, 4),
+            "markers": (Marker(3, 3, "treasure"),),
+            "map_note": "The frontier moves down.",
+            "score": "1 or 0",
+            "solved": "few are bad",
+            "size": Size(size, dithering=2.0**size, formula="2^N") if size else None,
+        },
+        "Maze": {"map_shape": (4, 4)},
+        "CartpoleSwingup": {"traces": (HEIGHT,), "curve_note": "The paper shows something else."},
+    }
+    return TaskDescription(name=task, curve=curve, **known.get(task, {}))
 
 
 def record(
@@ -19,8 +39,7 @@ def record(
         folder,
         name="by_hand",
         config="\n".join(f"{name} = {value}" for name, value in bindings.items()) + "\n",
-        task=task,
-        curve=curve,
+        task=describe(task, curve, bindings),
         columns=[*EVERY_RUN, *columns, *WALL_CLOCK],
         seeds=range(len(returns)),
         episodes=max(map(len, returns)),

@@ -18,6 +18,7 @@ from explore._analysis.statistics import KaplanMeier, survival
 from explore._config.gin_files import read_bindings, strip_scope
 from explore._storage.run_folder import Run
 from explore.errors import UserError
+from explore.tasks import TaskDescription
 
 NO_DIFFERENCE = (
     "experiment.seeds", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.",
@@ -43,6 +44,11 @@ class Configuration:
     def decides(self) -> bool:
         """Whether somebody says when the task is solved."""
         return any(run.summary["overall"].get("share_solved") is not None for run in self.runs)
+
+    @property
+    def description(self) -> TaskDescription:
+        """What its environment says of the task."""
+        return self.runs[0].description
 
     def numbers(self, entry: str) -> list[float]:
         """An entry of each seed's summary, in the order of `seeds`; nothing unless all have it."""

@@ -222,10 +222,7 @@ class Smoothed(NamedTuple):
 
 
 def smoothed(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") -> Smoothed:
-    """The mean of the last `window` values up to each, along the last axis; of fewer at the beginning.
-
-    The paper's figure of swing-up shows the maximum of the last 100 episodes: `by="max"`.
-    """
+    """The mean of the last `window` values up to each, along the last axis; of fewer at the beginning."""
     curve = _finite(values)
     if window < 1:
         raise ValueError(f"window must be at least 1, got {window!r}")

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from explore._learning.rehearsal import rehearse_resume
+from explore._running.description import describe
 from explore._running.loop import Progress, evaluate_episode, train
 from explore._running.regret import Regret
-from explore._running.visits import beliefs, sightings
+from explore._running.visits import beliefs, track_visits
 from explore._state import Tree, capture, check_fits, restore, skeleton
 from explore._storage.episodes_csv import episode_columns
-from explore._storage.run_folder import CURVES
 from explore._storage.snapshots import is_due
 from explore._values.parts import make_up_observations
 from explore.interfaces import Agent, Judge, Observer, Spec
@@ -84,7 +84,8 @@ class Experiment:
         self.evaluators = [self._build(seed) for seed in self.seeds] if evaluate_every else []
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
         if stop_when_solved and not self.judges[0].decides:
-            raise ValueError(f"stop_when_solved makes no sense here: nobody says when {self.task} is solved")
+            kind = type(self.judges[0]).__name__
+            raise ValueError(f"stop_when_solved makes no sense here: {kind} defines no criterion for solved")
         models = [env.true_model() for env in self.environments if hasattr(env, "true_model")]
         spec = _spec(self.environments[0], models[0].observations if models else None)
         self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
@@ -93,22 +94,13 @@ class Experiment:
         measured = {"regret": self.regret, "evaluation": evaluate_every}
         own = [name for name, there in measured.items() if there is not None]
         self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
-        column, how = self.judges[0].curve
-        if column not in self.columns or column == "evaluation" or how not in CURVES:
-            kind = type(self.judges[0]).__name__
-            wanted = f"a column of episodes.csv that every episode has and one of {CURVES}"
-            raise ValueError(f"curve of {kind} must be {wanted}, got {column, how}")
+        self.description = describe(self.environments[0], self.judges[0], self.columns)
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
-        self.sightings = sightings(self.environments[0], len(self.seeds))
+        self.visits = track_visits(self.environments[0], len(self.seeds))
         beliefs(
             self.agent, make_up_observations(spec, Streams(self.seeds)["check"], 2).numpy()
         )  # before it is too late
         self._skeleton: Tree = None  # of the state when newly built
-
-    @property
-    def task(self) -> str:
-        """The environment's name: its attribute `task`, or that of its class."""
-        return getattr(self.environments[0], "task", type(self.environments[0]).__name__)
 
     @property
     def has_checkpoints(self) -> bool:
@@ -123,16 +115,16 @@ class Experiment:
         """Trains all seeds from where they are; yields the rows of `episodes.csv` as episodes end."""
         rows = train(
             self.agent, self.environments, self.judges, self.seeds, self.episodes, self._measure, self.progress,
-            self.sightings,
+            self.visits,
         )  # fmt: skip
         while not self.is_over:
             yield next(rows)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """What there is to picture if a snapshot is due after the episode at hand, see `explore._storage.snapshots`."""
-        if self.sightings is None or not (self.snapshot_is_due or (self.snapshots is not None and self.is_over)):
+        if self.visits is None or not (self.snapshot_is_due or (self.snapshots is not None and self.is_over)):
             return {}
-        return self.sightings.picture(self.agent)
+        return self.visits.picture(self.agent)
 
     @property
     def snapshot_is_due(self) -> bool:
@@ -182,7 +174,7 @@ class Experiment:
 
     def _changing(self) -> dict[str, Any]:
         task = _Task(self.environments, self.evaluators, self.judges)
-        seen = {"progress": self.progress, "sightings": self.sightings}
+        seen = {"progress": self.progress, "visits": self.visits}
         return {"agent": self.agent, "task": task, **seen, "generators": global_generators()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from explore._running.visits import Sightings
+from explore._running.visits import Visits
 from explore.interfaces import Agent, Judge
 
 
@@ -58,18 +58,18 @@ def train(
     episodes: int,
     measure: Callable[[int], Mapping[str, Sequence[float]]],
     progress: Progress,
-    sightings: Sightings | None = None,
+    visits: Visits | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Play the remaining episodes of all lanes, and yield the rows of each as it ends.
 
     `measure` returns further columns of the episode with the given number.
     """
     while progress.episode < episodes:
-        lanes = play_episode(agent, environments, progress.episode / episodes, sightings)
+        lanes = play_episode(agent, environments, progress.episode / episodes, visits)
         progress.episode += 1
         progress.steps += lanes.lengths
-        if sightings is not None:
-            sightings.end(progress.episode, lanes.returns, lanes.lengths)
+        if visits is not None:
+            visits.end(progress.episode, lanes.returns, lanes.lengths)
         metrics = agent.metrics()
         rows = [
             {"seed": seed, "episode": progress.episode, "return": lanes.returns[lane]}
@@ -88,7 +88,7 @@ def play_episode(
     agent: Agent,
     environments: Sequence[dm_env.Environment],
     progress: float,
-    sightings: Sightings | None = None,
+    visits: Visits | None = None,
 ) -> Lanes:
     """An episode of every lane: draw an index, learn, and act on the index to the end of the episode."""
     lanes = Lanes(environments)
@@ -101,8 +101,8 @@ def play_episode(
         timesteps = lanes.step(actions)
         agent.observe(actions, timesteps, active)
         agent.learn_online(active)
-        if sightings is not None:
-            sightings.step(observations, actions, timesteps, active)
+        if visits is not None:
+            visits.step(observations, actions, timesteps, active)
     return lanes
 
 

@@ -104,7 +104,7 @@ class RunWriter:
     def _summary(self) -> dict[str, Any]:
         judges = dict(zip(self.experiment.seeds, self.experiment.judges))
         steps = int(self.experiment.progress.steps.sum())
-        return summarise(judges, task=self.experiment.task, steps=steps, cost=self.experiment.agent.cost())
+        return summarise(judges, task=self.experiment.description.name, steps=steps, cost=self.experiment.agent.cost())
 
     def _finish(self, status: str, summary: dict[str, Any], reason: str | None = None) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What pictures of a run need and its rows do not tell: where each seed has been.
+"""What pictures of a run need and its rows do not tell: where each seed has been. Arrays are those of a snapshot.
 
 An environment whose one-hot observations can be laid out as a picture says so with a method
 `belief_map() -> [rows, columns]`: the number of the observation at each place, -1 where there is none.
@@ -15,14 +15,15 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from explore._storage.snapshots import NO_BELIEFS
 from explore.interfaces import Agent
 
 MOST_NUMBERS = 1000
 """In an observation: whole episodes of larger ones, such as images, are not kept."""
 
 
-class Sightings(ABC):
-    """Told of every step; asked for a picture now and then."""
+class Visits(ABC):
+    """What is kept of where each seed has been; told of every step, asked for a picture now and then."""
 
     @abstractmethod
     def step(
@@ -42,13 +43,10 @@ class Sightings(ABC):
         """What there is to see, and what the agent believes there: arrays that begin with the axis of lanes."""
 
 
-class Visits(Sightings):
+class MapVisits(Visits):
     """How often each seed was at each place of a map."""
 
     def __init__(self, places: np.ndarray, lanes: int, observations: int):
-        fits = places.ndim == 2 and places.dtype.kind == "i" and places.min() >= -1 and places.max() < observations
-        if not fits:
-            raise ValueError(f"belief_map() must give numbers of observations [rows, columns], or -1, got {places!r}")
         self.places = places
         self.counts = np.zeros((lanes, observations), np.int64)
         self._lanes = np.arange(lanes)
@@ -83,7 +81,7 @@ class Visits(Sightings):
         self.counts[:] = state["counts"]
 
 
-class BestEpisodes(Sightings):
+class BestEpisodes(Visits):
     """The episode of each seed with the highest return, the first of equals, step by step."""
 
     def __init__(self, lanes: int):
@@ -141,15 +139,23 @@ class BestEpisodes(Sightings):
             setattr(self, name, [*state[name]])
 
 
-KEPT = ("visits", "best_episode", "best_return", "lengths", "observations", "actions", "rewards")
-"""Arrays that are no beliefs."""
-
-
-def sightings(environment: dm_env.Environment, lanes: int) -> Sightings | None:
-    """What is to be kept of the episodes in an environment; None if an observation is too large."""
+def belief_map(environment: dm_env.Environment) -> np.ndarray | None:
+    """The numbers of the observations, where they are in a picture, `[rows, columns]`; raises `ValueError`."""
     spec = environment.observation_spec()
-    if isinstance(spec, dm_env.specs.DiscreteArray) and hasattr(environment, "belief_map"):
-        return Visits(np.asarray(environment.belief_map()), lanes, int(spec.num_values))
+    if not isinstance(spec, dm_env.specs.DiscreteArray) or not hasattr(environment, "belief_map"):
+        return None
+    places = np.asarray(environment.belief_map())
+    fits = places.ndim == 2 and places.dtype.kind == "i" and places.min() >= -1 and places.max() < spec.num_values
+    if not fits:
+        raise ValueError(f"belief_map() must give numbers of observations [rows, columns], or -1, got {places!r}")
+    return places
+
+
+def track_visits(environment: dm_env.Environment, lanes: int) -> Visits | None:
+    """What is to be kept of the episodes in an environment; None if an observation is too large."""
+    spec, places = environment.observation_spec(), belief_map(environment)
+    if places is not None:
+        return MapVisits(places, lanes, int(spec.num_values))
     return BestEpisodes(lanes) if np.prod(spec.shape, dtype=int) <= MOST_NUMBERS else None
 
 
@@ -161,7 +167,7 @@ def beliefs(agent: Agent, observations: np.ndarray) -> dict[str, np.ndarray]:
         if array.ndim != 3 or array.shape[:2] != observations.shape[:2] or array.dtype.kind not in "biuf":
             wanted = "numbers [lanes, batch, actions]"
             raise ValueError(f"{type(agent).__name__}.beliefs() must give {wanted}, got {name} of {_described(array)}")
-        if not str(name).isidentifier() or name in KEPT:
+        if not str(name).isidentifier() or name in NO_BELIEFS:
             raise ValueError(f"{type(agent).__name__}.beliefs() must not give anything called {name!r}")
         found[name] = array.astype(np.float32)
     return found

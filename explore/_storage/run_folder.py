@@ -33,12 +33,12 @@ from explore._storage.checkpoints import Checkpoints
 from explore._storage.episodes_csv import EVERY_RUN, Rows
 from explore._storage.snapshots import Snapshots
 from explore.errors import FolderTaken, RunFailed, UserError
+from explore.tasks import TaskDescription
 
 if TYPE_CHECKING:
     from explore.interfaces import Judge
 
-FORMAT = 2
-CURVES = ("sum", "mean", "max")
+FORMAT = 3
 BEFORE_IT_BEGINS = {".lock", "config.gin", "episodes.csv"}
 """All that a folder can hold of a run that was killed before it had a `run.json`."""
 
@@ -63,8 +63,7 @@ class Run:
         *,
         name: str,
         config: str,
-        task: str,
-        curve: Sequence[str],
+        task: TaskDescription,
         columns: Sequence[str],
         seeds: Sequence[int],
         episodes: int,
@@ -75,8 +74,7 @@ class Run:
         info = {
             "format": FORMAT,
             "name": name,
-            "task": task,
-            "curve": list(curve),
+            "task": task.to_json(),
             "status": "running",
             "reason": None,
             "started": _now(),
@@ -124,6 +122,10 @@ class Run:
         for name, fits in INFO.items():
             if not fits(info.get(name)):
                 raise UserError(f"{folder / 'run.json'} is damaged: {name} is {str(info.get(name))[:40]!r}")
+        try:
+            TaskDescription.from_json(info.get("task"))
+        except ValueError as error:
+            raise UserError(f"{folder / 'run.json'} is damaged: {error}") from error
         return cls(folder, info)
 
     @classmethod
@@ -206,13 +208,12 @@ class Run:
     @property
     def task(self) -> str:
         """The name of the environment."""
-        return self.info.get("task") or str(self.summary.get("task"))
+        return self.info["task"]["name"]
 
     @property
-    def curve(self) -> tuple[str, str]:
-        """How its learning is to be shown, see `Judge.curve`."""
-        column, how = self.info.get("curve") or ("return", "mean")
-        return column, how
+    def description(self) -> TaskDescription:
+        """What the environment says of the task."""
+        return TaskDescription.from_json(self.info["task"])
 
     @property
     def config(self) -> str:
@@ -309,8 +310,6 @@ def _is_list(of: type) -> Callable[[Any], bool]:
 
 INFO: dict[str, Callable[[Any], bool]] = {
     "name": lambda value: isinstance(value, str),
-    "task": lambda value: isinstance(value, str | None),
-    "curve": lambda value: value is None or (_is_list(str)(value) and len(value) == 2 and value[1] in CURVES),
     "status": lambda value: value in ("running", "done", "interrupted", "failed"),
     "seeds": lambda value: _is_list(int)(value) and bool(value),
     "episodes": lambda value: type(value) is int,

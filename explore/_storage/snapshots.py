@@ -1,9 +1,9 @@
-"""Moments of a run, for pictures: what its agent believed, and where it had been.
+"""Snapshots of a run, for pictures: what its agent believed at some moments, and where it had been.
 
     RUN/snapshots/000000100.npz    after episode 100
 
-Either a map or the best episode of each seed so far, see `explore._running.visits`; arrays for numpy, the
-first axis that of the seeds. A file may be damaged or a stranger's, and is checked when it is read.
+Either a map or the best episode of each seed so far, as arrays of numpy; `KINDS` says which, and
+`explore._running.visits` makes them. A file may be damaged or a stranger's, and is checked when it is read.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +24,36 @@ from explore.errors import UserError
 NAME = re.compile(r"([0-9]{9,18})\.npz")
 LARGEST = 2**30  # bytes of the arrays in a file
 HIGHEST = 1e30
-MAP = {"visits": 3}
-BEST_EPISODES = {"best_episode": 1, "best_return": 1, "lengths": 1, "actions": 2, "rewards": 2}
-"""Arrays of the two kinds of snapshots, and how many axes they have. All others but `observations` are beliefs."""
+
+
+class Layout(NamedTuple):
+    """The axes of an array, and the kinds of its numbers: "i" integers, "f" floats."""
+
+    axes: tuple[str, ...]
+    numbers: str = "if"
+    open: bool = False  # further axes may follow
+
+    def fits(self, array: np.ndarray, sizes: dict[str, int]) -> bool:
+        """Whether an array has these axes; `sizes` are those of the axes known so far, and gets new ones."""
+        if array.ndim < len(self.axes) or (array.ndim > len(self.axes) and not self.open):
+            return False
+        return array.dtype.kind in self.numbers and all(
+            sizes.setdefault(axis, size) == size for axis, size in zip(self.axes, array.shape)
+        )
+
+
+MAP = {"visits": Layout(("seeds", "rows", "columns"))}
+BEST_EPISODES = {
+    "best_episode": Layout(("seeds",)),
+    "best_return": Layout(("seeds",)),
+    "lengths": Layout(("seeds",), "i"),
+    "observations": Layout(("seeds", "steps"), open=True),
+    "actions": Layout(("seeds", "steps")),
+    "rewards": Layout(("seeds", "steps")),
+}
+KINDS = ((MAP, ("seeds", "rows", "columns")), (BEST_EPISODES, ("seeds", "steps")))
+"""The arrays of each kind of snapshot, and the axes of its beliefs, all other arrays, before that of the actions."""
+NO_BELIEFS = {*MAP, *BEST_EPISODES}
 
 
 def is_due(episode: int, per_tenfold: int) -> bool:
@@ -35,19 +63,19 @@ def is_due(episode: int, per_tenfold: int) -> bool:
 
 
 class Snapshots:
-    """Those of a run with so many seeds, in a folder that is made for the first."""
+    """The snapshots of a run with so many seeds, in a folder that is made for the first one."""
 
     def __init__(self, folder: Path, seeds: int):
         self.folder, self.seeds = folder, seeds
 
     def write(self, episode: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Adds one, or replaces it; raises `OSError`."""
+        """Add a snapshot, or replace it; raises `OSError`."""
         if not self.folder.is_dir():
             files.make_folder(self.folder)
         files.write(self._path(episode), _archive(arrays))
 
     def episodes(self) -> list[int]:
-        """After which episodes there are some."""
+        """After which episodes there are snapshots."""
         if self.folder.is_symlink():  # to remove what is in it would be to remove somebody else's
             raise UserError(f"{self.folder} is damaged: it is a link to elsewhere")
         if not self.folder.is_dir():
@@ -55,7 +83,7 @@ class Snapshots:
         return sorted(int(match[1]) for path in self.folder.iterdir() if (match := NAME.fullmatch(path.name)))
 
     def read(self, episode: int) -> dict[str, np.ndarray]:
-        """The arrays of one; raises `UserError` if it is damaged."""
+        """The arrays of a snapshot; raises `UserError` if it is damaged."""
         path = self._path(episode)
         try:
             with files.open_file(path) as file:
@@ -64,18 +92,18 @@ class Snapshots:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from error
         except Exception as error:  # whatever numpy makes of somebody's bytes
             raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from error
-        if not _fits(arrays, self.seeds):
+        if not _are_a_snapshot(arrays, self.seeds):
             raise UserError(f"{path} is damaged: its arrays are not those of a snapshot of {self.seeds} seeds")
         return arrays
 
     def remove_after(self, episode: int) -> None:
-        """Forgets those of later episodes; raises `OSError`."""
+        """Remove the snapshots of later episodes; raises `OSError`."""
         for later in self.episodes():
             if later > episode:
                 self.remove(later)
 
     def remove(self, episode: int) -> None:
-        """Forgets that of an episode, if there is one; raises `OSError`."""
+        """Remove the snapshot of an episode, if there is one; raises `OSError`."""
         self._path(episode).unlink(missing_ok=True)
 
     def _path(self, episode: int) -> Path:
@@ -100,30 +128,15 @@ def _arrays(content: bytes) -> dict[str, np.ndarray]:
         return {name: stored[name] for name in stored.files}
 
 
-def _are_numbers(array: np.ndarray) -> bool:
-    """Whether they can be drawn; NaN is none of them, and may be there."""
-    return array.dtype.kind in "if" and not (np.abs(array.astype(float)) > HIGHEST).any()
-
-
-def _fits(arrays: Mapping[str, np.ndarray], seeds: int) -> bool:
-    """Whether arrays are those of a map or of best episodes: kinds of numbers, axes and their lengths."""
-    axes = MAP if "visits" in arrays else BEST_EPISODES
-    if not axes.keys() <= arrays.keys() or not all(map(_are_numbers, arrays.values())):
-        return False
-    if any(arrays[name].ndim != count for name, count in axes.items()):
-        return False
-    places = arrays["visits" if axes is MAP else "actions"].shape
-    beliefs = [array for name, array in arrays.items() if name not in axes and name != "observations"]
-    fits = [array.ndim == len(places) + 1 and array.shape[:-1] == places and array.shape[-1] for array in beliefs]
-    if axes is MAP:
-        return places[0] == seeds and all(fits)
-    observations = arrays.get("observations", np.zeros(()))
-    others = [*(arrays[name].shape for name in axes), observations.shape]
-    lengths = arrays["lengths"]
+def _are_a_snapshot(arrays: Mapping[str, np.ndarray], seeds: int) -> bool:
+    """Whether arrays are all those of one kind of snapshot, fit together, and can be drawn."""
+    known, places = KINDS["visits" not in arrays]
+    sizes = {"seeds": seeds}
+    layouts = {name: known.get(name) or Layout((*places, f"actions of {name}")) for name in (*known, *arrays)}
     return (
-        all(shape[:1] == (seeds,) and shape[1:2] in ((), places[1:2]) for shape in others)
-        and lengths.dtype.kind == "i"
-        and lengths.min() >= 0
-        and lengths.max() <= places[1]
-        and all(fits)
+        known.keys() <= arrays.keys()
+        and all(layout.fits(arrays[name], sizes) for name, layout in layouts.items())
+        and all(size > 0 for axis, size in sizes.items() if axis.startswith("actions of"))
+        and not any((np.abs(array.astype(float)) > HIGHEST).any() for array in arrays.values())  # NaN may be there
+        and ("lengths" not in known or 0 <= arrays["lengths"].min() <= arrays["lengths"].max() <= sizes["steps"])
     )

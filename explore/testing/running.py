@@ -74,8 +74,8 @@ def _run(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[li
     experiment = _experiment(observers)
     experiment.check_savable()
     run = Run.create(
-        folder, name=folder.name, config="# explore.testing\n", task=experiment.task, curve=("return", "mean"),
-        columns=experiment.columns, seeds=experiment.seeds, episodes=EPISODES, provenance=PROVENANCE, quiet=True,
+        folder, name=folder.name, config="# explore.testing\n", task=experiment.description, columns=experiment.columns,
+        seeds=experiment.seeds, episodes=EPISODES, provenance=PROVENANCE, quiet=True,
     )  # fmt: skip
     with closing(run), suppress(Interrupted):
         RunWriter(experiment, run, registry, resuming="").run_to_the_end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -12,6 +13,7 @@ from dm_env import specs
 
 from explore import hookimpl
 from explore.interfaces import Judge
+from explore.tasks import TaskDescription
 from explore_plugins.cartpole_swingup import CartpoleSwingup
 from explore_plugins.deep_sea import DeepSea
 
@@ -65,6 +67,14 @@ class Bsuite(dm_env.Environment):
 
     def action_spec(self) -> specs.DiscreteArray:
         return self._environment.action_spec()
+
+    def describe_task(self) -> TaskDescription:
+        """That of its environment; bsuite's settings of an experiment differ in size only."""
+        if not hasattr(self._environment, "describe_task"):
+            return TaskDescription()
+        told: TaskDescription = self._environment.describe_task()
+        family = self.task.partition("/")[0]
+        return told if told.size is None else replace(told, size=replace(told.size, parameters=("id",), family=family))
 
     @property
     def judge(self) -> type[Judge]:

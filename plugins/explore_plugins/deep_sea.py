@@ -12,6 +12,13 @@ from explore import hookimpl
 from explore._analysis.scores import BAD_SHARE, DEEP_SEA_EPISODES, FIRST_JUDGED, FORGIVENESS
 from explore.interfaces import Judge, Model
 from explore.streams import integer_seed
+from explore.tasks import Column, Marker, Size, TaskDescription
+
+MAP_NOTE = (
+    "Deep-sea: the start is at the top left. The last row of maps is the one to watch, since the cells of a row of the "
+    "grid have as many steps left. While the agent explores deeply, this frontier moves down the diagonal, ahead of "
+    "the visits, to the treasure."
+)
 
 
 class DeepSeaJudge(Judge):
@@ -178,6 +185,19 @@ class DeepSea(dm_env.Environment):
     def belief_map(self) -> np.ndarray:
         """The cells that can be reached, where they are in the grid; -1 elsewhere."""
         return np.where(np.tri(self.size, dtype=bool), self.cells(), -1)
+
+    def describe_task(self) -> TaskDescription:
+        share = BAD_SHARE["deep_sea" if self.deterministic else "deep_sea_stochastic"]
+        small = self.size < 500  # beyond, 2^N is hardly a number
+        return TaskDescription(
+            score="1 for a seed that solves the task sooner than dithering would (bsuite's score of one size), else 0",
+            solved=f"fewer than {share:.0%} of all episodes so far left the diagonal by a move to the left"
+            + ("" if self.deterministic else ", from episode 100 on"),
+            map_note=MAP_NOTE,
+            markers=(Marker(self.size - 1, self.size - 1, "treasure"),),
+            columns=(Column("treasure", "treasures", "sum"), Column("treasure", "first treasure", "first")),
+            size=Size(self.size, dithering=2.0**self.size if small else None, formula="2^N"),
+        )
 
     def _observation(self) -> np.int32:
         row = min(self._row, self.size - 1)

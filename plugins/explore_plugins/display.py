@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
+from numbers import Real
 from statistics import fmean
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,14 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from explore import hookimpl
-from explore._messages import printable
+from explore import hookimpl, printable
+from explore.tasks import Column
 
 if TYPE_CHECKING:
-    from explore._storage.run_folder import Run
+    from explore import Run
 
 SEEDS_SHOWN = 12
+RETURN = Column("return", "return")
 displays: dict[Run, Display] = {}
 
 
@@ -54,35 +56,58 @@ def explore_run_finished(run: Run, summary: dict[str, Any]) -> None:
             displays.pop(run).finish(summary)
 
 
+class Total:
+    """A column summed up over the episodes of a seed, see `Column.summary`."""
+
+    def __init__(self, column: Column):
+        self.column = column
+        self.latest: float | None = None
+        self.sum = 0.0
+        self.best: float | None = None
+        self.first: int | None = None
+        self.recent: deque[float] = deque(maxlen=100)
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.recent) if self.recent else None
+
+    def add(self, value: Any, episode: int) -> None:
+        if not isinstance(value, Real) or math.isnan(value):
+            self.latest = None
+            return
+        self.latest = float(value)
+        self.sum += self.latest
+        self.best = self.latest if self.best is None else max(self.best, self.latest)
+        self.first = episode if self.first is None and value else self.first
+        self.recent.append(self.latest)
+
+    def __str__(self) -> str:
+        return number(getattr(self, self.column.summary))
+
+
 class Seed:
     """What is shown of one seed. Adding an episode costs next to nothing: episodes may take 1 ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Sequence[Column]) -> None:
         self.row: dict[str, Any] = {}  # of the latest episode
-        self.recent: deque[float] = deque(maxlen=100)
-        self.best = -math.inf
-        self.treasures = 0
-        self.first_treasure = 0
+        self.returns = Total(RETURN)
+        self.totals = [Total(column) for column in columns]  # of the task's own columns
 
     def add(self, row: dict[str, Any]) -> None:
         self.row = row
-        self.recent.append(row["return"])
-        self.best = max(self.best, row["return"])
-        if row.get("treasure"):
-            self.treasures += 1
-            self.first_treasure = self.first_treasure or int(row["episode"])
+        for total in (self.returns, *self.totals):
+            total.add(row.get(total.column.name), int(row["episode"]))
 
     def cells(self) -> dict[str, str]:
         """Its line in the table, by column; what matters less comes later."""
         cells = {
-            "return": number(self.row["return"]),
-            "mean\nof 100": number(fmean(self.recent)),
-            "best": number(self.best),
+            "return": number(self.returns.latest),
+            "mean\nof 100": number(self.returns.mean),
+            "best": number(self.returns.best),
         }
-        if "treasure" in self.row:
-            cells["treasures\n(first)"] = f"{self.treasures} ({self.first_treasure or '-'})"
-        else:
-            cells["best\nof 100"] = number(max(self.recent))
+        cells |= {two_lines(printable(total.column.title)): str(total) for total in self.totals}
+        if not self.totals:
+            cells["best\nof 100"] = number(max(self.returns.recent, default=None))
         cells |= {name.replace("_", "\n"): number(self.row[name]) for name in losses(self.row)}
         return cells | {name: number(self.row[name]) for name in ("uncertainty", "index") if name in self.row}
 
@@ -94,7 +119,8 @@ class Display(ABC):
         self.run = run
         self.console = console
         self.episodes = run.info["episodes"]
-        self.seeds = {seed: Seed() for seed in run.info["seeds"]}
+        self.columns = run.description.columns
+        self.seeds = {seed: Seed(self.columns) for seed in run.info["seeds"]}
         self.episode = self.first = run.resumed_after
         self.due = 0.0
         earlier = run.episodes if self.first else {}
@@ -131,7 +157,8 @@ class Display(ABC):
             lines[-1] += f", the median seed at episode {number(median)}"
         for seed, entries in list(seeds.items())[:SEEDS_SHOWN]:
             best = f"best of the last 100 {number(entries.get('best_of_last_100'))}"
-            at = {"solved": entries.get("solved_at"), "first treasure": entries.get("first_treasure")}
+            firsts = [total for total in self.seeds[int(seed)].totals if total.column.summary == "first"]
+            at = {"solved": entries.get("solved_at")} | {printable(one.column.title): one.first for one in firsts}
             lines.append(", ".join([f"  seed {seed}: {best}", *(f"{k} at {v}" for k, v in at.items() if v)]))
         lines += ["  " + more] if (more := self.more(SEEDS_SHOWN)) else []
         self.console.print(*lines, sep="\n", soft_wrap=True)
@@ -210,11 +237,11 @@ class Lines(Display):
     def show(self) -> None:
         seeds = list(self.seeds.values())
         parts = {
-            "mean of last 100": self.join(number(fmean(seed.recent)) for seed in seeds),
-            "best": self.join(number(seed.best) for seed in seeds),
+            "mean of last 100": self.join(number(seed.returns.mean) for seed in seeds),
+            "best": self.join(number(seed.returns.best) for seed in seeds),
         }
-        if "treasure" in seeds[0].row:
-            parts["treasures"] = self.join(str(seed.treasures) for seed in seeds)
+        for place, column in enumerate(self.columns):
+            parts[printable(column.title)] = self.join(str(seed.totals[place]) for seed in seeds)
         for name in losses(seeds[0].row):
             known = [seed.row[name] for seed in seeds if seed.row[name] is not None]
             parts[name.replace("_", " ")] = number(fmean(known) if known else None)
@@ -229,6 +256,11 @@ class Lines(Display):
 
 def losses(row: dict[str, Any]) -> list[str]:
     return [name for name in row if name.endswith("loss")]
+
+
+def two_lines(title: str) -> str:
+    """Broken at its first space, so that the column stays narrow."""
+    return title.replace(" ", "\n", 1)
 
 
 def number(value: float | str | None) -> str:

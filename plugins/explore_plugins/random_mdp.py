@@ -12,10 +12,11 @@ from dm_env import specs
 from explore import hookimpl
 from explore.interfaces import Judge, Model
 from explore.streams import integer_seed
+from explore.tasks import TaskDescription
 
 
 class RandomMDPJudge(Judge):
-    """Says of what size the MDP is; nobody says when it is solved."""
+    """Adds the size of the MDP to the summary; it defines no criterion for solved."""
 
     environment: RandomMDP
 
@@ -83,6 +84,9 @@ class RandomMDP(dm_env.Environment):
         reached = self._numbers.copy()
         reached[0, 1:] = -1
         return reached
+
+    def describe_task(self) -> TaskDescription:
+        return TaskDescription(map_note="RandomMDP: rows are steps, columns states; the start is at the top left.")
 
     def observation_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(self._numbers.size, name="state")

@@ -24,7 +24,7 @@ from explore.errors import RunFailed
 from explore.interfaces import Observer
 
 if TYPE_CHECKING:
-    from explore._storage.run_folder import Run
+    from explore import Run
 
 NO_CURVES = ("seed", "episode")
 JUDGEMENT = ("score", "solved_at")

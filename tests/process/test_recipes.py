@@ -104,7 +104,7 @@ def settings_of(experiment):
     """What was built, in the words of the tables above."""
     agent, function = experiment.agent, experiment.agent.function
     found = {
-        "task": experiment.task,
+        "task": experiment.description.name,
         "episodes": experiment.episodes,
         "seeds": len(experiment.seeds),
         "discount": agent.learner.discount,

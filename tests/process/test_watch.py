@@ -23,6 +23,7 @@ from explore._storage import files
 from explore._storage.episodes_csv import episode_columns
 from explore._storage.run_folder import Run
 from explore.errors import UserError
+from explore.tasks import TaskDescription
 
 COLUMNS = episode_columns()
 
@@ -37,8 +38,7 @@ def begin(folder):
         folder,
         name="walk",
         config="",
-        task="Walk",
-        curve=("return", "mean"),
+        task=TaskDescription(name="Walk"),
         columns=COLUMNS,
         seeds=[0],
         episodes=9,

@@ -12,7 +12,9 @@ from explore import hooks
 from explore._storage.episodes_csv import episode_columns
 from explore._storage.run_folder import Run, summarise
 from explore.interfaces import Judge
+from explore.tasks import Column, TaskDescription
 
+TREASURES = (Column("treasure", "treasures", "sum"), Column("treasure", "first treasure", "first"))
 AGENT = ("index", "mean_loss", "uncertainty_loss", "uncertainty")
 
 
@@ -64,8 +66,7 @@ def show(tmp_path, clock):
             tmp_path / "out",
             name="pins",
             config="",
-            task="DeepSea",
-            curve=("return", "sum"),
+            task=TaskDescription(name="DeepSea", curve=("return", "sum"), columns=TREASURES if treasure else ()),
             columns=episode_columns(AGENT, ("treasure",) if treasure else ()),
             seeds=range(seeds),
             episodes=episodes or len(returns),
@@ -124,7 +125,7 @@ def test_a_pipe_gets_a_line_every_ten_seconds(show, capsys):
 def test_a_line_tells_time_returns_treasures_and_losses(show, capsys):
     show([0.0, 1.0], episodes=20, seconds=50.0, treasure=True)
     assert capsys.readouterr().out.splitlines()[1] == (
-        "episode 2/20 (10%) 1:40, 15:00 left | mean of last 100 0.5 0.5 | best 1 1 | treasures 1 1"
+        "episode 2/20 (10%) 1:40, 15:00 left | mean of last 100 0.5 0.5 | best 1 1 | treasures 1 1 | first treasure 2 2"
         " | mean loss 0.25 | uncertainty loss -"
     )
 
@@ -154,7 +155,7 @@ def test_a_terminal_shows_progress_and_a_row_per_seed(show, terminal):
 
 
 def test_the_mean_and_the_best_of_100_forget_what_is_older(clock):
-    seed = explore_display.Seed()
+    seed = explore_display.Seed([])
     for episode in range(1, 151):
         seed.add({"episode": episode, "return": 9.0 if episode == 1 else float(episode > 100)})
     assert seed.cells() == {"return": "1", "mean\nof 100": "0.5", "best": "9", "best\nof 100": "1"}
@@ -162,8 +163,9 @@ def test_the_mean_and_the_best_of_100_forget_what_is_older(clock):
 
 def test_treasures_are_counted_from_the_first(show, terminal):
     show([0.0, 0.0, 1.0, 0.0, 1.0], treasure=True, seconds=1.0)
-    assert "2 (3)" in frames(terminal)[-2]
-    assert "0 (-)" in frames(terminal)[2]
+    last, second = (re.search("^ +0 .*", frames(terminal)[place], re.MULTILINE)[0].split() for place in (-2, 2))
+    assert last[4:6] == ["2", "3"]
+    assert second[4:6] == ["0", "-"]
 
 
 def test_a_terminal_is_redrawn_at_most_four_times_a_second(show, terminal):
@@ -219,12 +221,14 @@ def test_no_color_is_respected(show, terminal, monkeypatch):
 
 
 def test_the_end_says_what_each_seed_achieved_and_where_the_run_is(tmp_path, capsys):
-    run = Run(tmp_path / "out", {"name": "pins", "status": "done", "seeds": [0, 4], "episodes": 3, "columns": []})
+    info = {"name": "pins", "status": "done", "seeds": [0, 4], "episodes": 3, "columns": []}
+    run = Run(tmp_path / "out", info | {"task": TaskDescription(columns=TREASURES).to_json()})
     seeds = {
-        "0": {"best_of_last_100": 0.99, "solved_at": 12, "first_treasure": 7},
-        "4": {"best_of_last_100": -0.01, "solved_at": None, "first_treasure": None},
+        "0": {"best_of_last_100": 0.99, "solved_at": 12},
+        "4": {"best_of_last_100": -0.01, "solved_at": None},
     }
     explore_display.explore_run_started(run)
+    explore_display.displays[run].seeds[0].add({"episode": 7, "return": 1.0, "treasure": 1})
     overall = {"share_solved": 0.5, "median_solved_at": None}
     explore_display.explore_run_finished(run, {"seeds": seeds, "overall": overall})
     assert capsys.readouterr().out.splitlines() == [

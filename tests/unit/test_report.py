@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import look, needs_chromium
-from recording import PINS, SEA, material_in, record
+from recording import HEIGHT, PINS, SEA, material_in, record
 
 import explore
 from explore._analysis.report import (
@@ -23,6 +23,7 @@ from explore._analysis.report import (
     report,
     sections,
     sections_of_run,
+    seeds,
     solving,
     tables,
 )
@@ -238,8 +239,8 @@ def test_cost_is_set_against_the_score_unless_that_tells_nothing_apart(tmp_path)
 
 def test_maps_are_shown_from_the_last_moment_before_beliefs_change():
     snapshots = {episode: treasure_map(uncertainty=max(10, episode)) for episode in range(1, 31)}
-    assert maps.chosen(snapshots) == [10, 14, 18, 22, 26, 30]
-    assert maps.chosen({7: treasure_map()}) == [7]
+    assert maps.choose_moments(snapshots) == [10, 14, 18, 22, 26, 30]
+    assert maps.choose_moments({7: treasure_map()}) == [7]
 
 
 def test_uncertainty_is_set_against_the_median_of_its_row():
@@ -273,21 +274,21 @@ def test_a_prior_is_shown_beside_what_became_of_it():
 def test_the_seed_shown_first_is_the_median_in_episodes_to_solve(grid):
     result = material_in(grid).results[0]
     run = result.configuration.runs[0]
-    assert maps.median_seed(result, run) == 2  # solved at 2, 3, 4, and two never
+    assert seeds.median_seed(result, run) == 2  # solved at 2, 3, 4, and two never
     result.configuration.seeds["0"]["solved_at"] = None
-    assert maps.median_seed(result, run) == 0  # the first of those that never did
+    assert seeds.median_seed(result, run) == 0  # the first of those that never did
 
 
 def test_beliefs_along_an_episode_are_those_of_the_actions_taken():
-    lines = best_episode.along(swung(), 0, "CartpoleSwingup")
+    lines = best_episode.along(swung(), 0, [HEIGHT])
     assert {name: values.tolist() for name, values in lines.items()} == {
         "height of the pole, cos θ": [-1, 0, 1],
         "reward": [0, 1, 4],
         "mean value": [0, 5, 7],
         "uncertainty": [100, 105, 107],
     }
-    assert best_episode.along(swung(), 1, "catch/0").keys() == {"reward", "mean value", "uncertainty"}
-    assert best_episode.along(swung(), 1, "catch/0")["mean value"].tolist() == [10, 13]
+    assert best_episode.along(swung(), 1, []).keys() == {"reward", "mean value", "uncertainty"}
+    assert best_episode.along(swung(), 1, [])["mean value"].tolist() == [10, 13]
 
 
 def test_earlier_beliefs_are_drawn_of_the_same_episode_only():
@@ -369,17 +370,6 @@ def test_of_many_seeds_only_some_have_a_line_of_their_own(tmp_path):
     assert len(picture.figure.axes[0].lines) == 20 + 1
     assert picture.figure.axes[0].lines[-1].get_ydata().tolist() == [0, 12]  # the mean of all
     assert "25 seeds. Thin: the first 20 seeds; thick: the mean of all" in picture.caption
-
-
-def test_runs_of_a_version_that_does_not_say_how_to_show_them_are_shown_like_the_others(tmp_path):
-    for name, method in {"old": PINS, "new": TILDE}.items():
-        record(tmp_path / name, SEA | method, [[1.0, 2.0]])
-    info = json.loads((tmp_path / "old/run.json").read_text())
-    (tmp_path / "old/run.json").write_text(json.dumps({k: v for k, v in info.items() if k not in ("task", "curve")}))
-    found = material_in(tmp_path)
-    assert [shown.label for _, shown in found.curves("DeepSea")] == ["cumulative return"] * 2
-    found = material_in(tmp_path / "old")
-    assert [shown.smoothing for _, shown in found.curves("DeepSea")] == ["mean of the last 100 episodes"]
 
 
 def test_a_column_that_a_seed_never_fills_has_traces_and_no_mean(tmp_path):
@@ -492,7 +482,7 @@ def test_maps_of_different_grids_are_no_maps_of_one_run(grid, tmp_path):
     run = Run.open(shutil.copytree(grid / "cell0", tmp_path / "run"))
     run.add_snapshot(9, {name: array[:, :3, :3] for name, array in treasure_map().items()})
     text = sections(material_in(tmp_path))[-1].text[0]
-    assert text.endswith("is damaged: the map after episode 1 is unlike the last.")
+    assert text.endswith("is damaged: the map after episode 9 is not of this task.")
 
 
 def test_text_of_a_run_is_shown_as_it_is(tmp_path):
@@ -602,7 +592,7 @@ def test_a_real_run_has_maps_and_a_curve_of_its_sum(tmp_path):
     found = sections(material_in(run.folder))
     assert {"Learning", "Solving", "Maps"} <= {section.title for section in found}
     assert "cumulative return" in pictures(found)[0].caption
-    assert json.loads((run.folder / "run.json").read_text())["curve"] == ["return", "sum"]
+    assert json.loads((run.folder / "run.json").read_text())["task"]["curve"] == ["return", "sum"]
     titles = [axes.get_ylabel() for axes in found[-1].pictures[0].figure.axes]
     assert titles[:4] == ["visits", "mean value", "uncertainty", "against its row"]
 

@@ -117,7 +117,7 @@ def test_where_regret_is_not_known_or_nothing_there_is_no_section(tmp_path):
 def test_a_real_run_shows_its_regret(tmp_path):
     bindings = ["environment.RandomMDP.states = 3", "environment.RandomMDP.horizon = 3", "experiment.episodes = 20"]
     run = explore.run("wtd_random_mdp", bindings=bindings, seeds=range(6), out=tmp_path / "run", quiet=True)
-    assert run.curve == ("return", "mean")
+    assert run.description.curve == ("return", "mean")
     section = next(one for one in sections(material_in(tmp_path / "run")) if one.title == "Regret")
     total = run.episodes["regret"].reshape(20, 6).sum(0).mean()
     assert section.table[1][4].startswith(f"{total:.3g} (")

@@ -13,6 +13,7 @@ from explore._storage.episodes_csv import WALL_CLOCK, episode_columns
 from explore._storage.run_folder import Run, summarise
 from explore.errors import RunFailed, UserError
 from explore.interfaces import Judge
+from explore.tasks import TaskDescription
 
 COLUMNS = episode_columns(("index", "mean_loss"), ("treasure",), ("evaluation",))
 
@@ -26,8 +27,7 @@ def create(folder=None, **changes):
     details = {
         "name": "pins",
         "config": "experiment.episodes = 3\n",
-        "task": "DeepSea",
-        "curve": ("return", "sum"),
+        "task": TaskDescription(name="DeepSea", curve=("return", "sum")),
         "columns": COLUMNS,
         "seeds": [0, 7],
         "episodes": 3,
@@ -273,7 +273,7 @@ def test_a_folder_that_is_no_run_is_refused_with_the_nearest_that_is():
     [
         ("run.json", b'{"format": 1', "out/run.json is damaged: Expecting"),
         ("run.json", b"[]", "out/run.json is damaged: it holds no JSON object"),
-        ("run.json", b'{"format": 99}', "out/run.json has format 99, this version reads 2"),
+        ("run.json", b'{"format": 99}', "out/run.json has format 99, this version reads 3"),
         ("summary.json", b"", "out/summary.json is damaged: Expecting"),
         ("summary.json", b"\xff", "out/summary.json is damaged: 'utf-8' codec"),
         ("episodes.csv", b"", "out/episodes.csv is damaged: its columns are not"),

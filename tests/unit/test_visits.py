@@ -17,7 +17,7 @@ import explore
 from explore._cli.main import main
 from explore._config.gin_files import list_recipes
 from explore._running.loop import Progress, train
-from explore._running.visits import BestEpisodes, Visits, beliefs, sightings
+from explore._running.visits import BestEpisodes, MapVisits, beliefs, track_visits
 from explore._storage.snapshots import Snapshots, is_due
 from explore.errors import UserError
 from explore.interfaces import Spec
@@ -62,8 +62,8 @@ def deep_sea_agent(seeds=(0, 1)):
 
 def test_visits_are_counted_cell_by_cell():
     environments = [Diary(seed) for seed in (0, 1)]
-    agent, seen = deep_sea_agent(), sightings(environments[0], 2)
-    assert isinstance(seen, Visits)
+    agent, seen = deep_sea_agent(), track_visits(environments[0], 2)
+    assert isinstance(seen, MapVisits)
     trained(environments, agent, seen, 12)
     visits, cells = seen.picture(agent)["visits"], environments[0].cells()
     for lane, environment in enumerate(environments):
@@ -76,7 +76,7 @@ def test_visits_are_counted_cell_by_cell():
 
 def test_beliefs_of_a_map_are_what_the_agent_says_of_each_cell():
     environment, agent = DeepSea(0, size=4), deep_sea_agent()
-    picture = sightings(environment, 2).picture(agent)
+    picture = track_visits(environment, 2).picture(agent)
     cells = environment.cells()
     for name, told in {"mean": agent.values(cells.ravel()), "uncertainty": agent.uncertainty(cells.ravel())}.items():
         assert picture[name].shape == (2, 4, 4, 2)
@@ -136,7 +136,7 @@ class Scripted(dm_env.Environment):
 def test_the_best_episode_of_each_seed_is_kept_step_by_step():
     first = Scripted([1.0, 2.0], [0.0, 4.0, 0.0], [4.0], [-1.0])
     second = Scripted([-3.0] * 4, [-2.0] * 2, [-5.0], [-9.0])
-    agent, seen = build(), sightings(first, 2)
+    agent, seen = build(), track_visits(first, 2)
     taken = []
     act = agent.act
     agent.act = lambda observations, active: taken.append(act(observations, active)) or taken[-1]
@@ -158,7 +158,7 @@ def test_the_best_episode_of_each_seed_is_kept_step_by_step():
 def test_a_return_that_is_no_number_is_kept_until_there_is_one():
     """And a seed with such a return does not end the run of the others."""
     first, second = Scripted([math.nan], [math.nan], [1.0, 1.0]), Scripted([1.0], [-math.inf], [0.0])
-    agent, seen = build(), sightings(first, 2)
+    agent, seen = build(), track_visits(first, 2)
     rows = train(
         agent, [first, second], [explore.interfaces.Judge(None)] * 2, (0, 1), 3, lambda _: {},
         Progress(np.zeros(2, int)), seen,
@@ -208,8 +208,8 @@ def test_beliefs_are_asked_for_before_the_run(tmp_path, monkeypatch, capsys):
 
 def test_whole_episodes_of_large_observations_are_not_kept():
     large = Walk(0, Spec(specs.Array((40, 40), np.float32), 3))
-    assert sightings(large, 1) is None
-    assert isinstance(sightings(Walk(0, CELLS), 1), BestEpisodes)
+    assert track_visits(large, 1) is None
+    assert isinstance(track_visits(Walk(0, CELLS), 1), BestEpisodes)
 
 
 @pytest.mark.parametrize("places", [[0, 1], [[0.5]], [[9]], [[-2]]])
@@ -217,7 +217,7 @@ def test_a_map_of_what_is_no_observation_is_refused(places):
     environment = Walk(0, CELLS)
     environment.belief_map = lambda: np.array(places)
     with pytest.raises(ValueError, match=r"belief_map\(\) must give numbers of observations \[rows, columns\]"):
-        sightings(environment, 1)
+        track_visits(environment, 1)
 
 
 def test_asking_for_beliefs_changes_nothing():

@@ -43,7 +43,7 @@ def aggregates(material: Material) -> Section | None:
     rows = [_row(group, method) for group in groups for method in group.methods]
     text = (
         "The normalised return of a seed is its mean return over all episodes as a share of the best possible, from 0 "
-        "to 1. IQM is the interquartile mean over the seeds of all settings, score the mean of bsuite's score; "
+        "to 1. IQM is the interquartile mean over the seeds of all settings, score the mean of the tasks' scores; "
         "intervals are 95%, by a bootstrap that draws seeds within each setting."
     )
     return Section(

@@ -2,52 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from explore._analysis.report import style
 from explore._analysis.report.data import Material, Result
-from explore._analysis.report.maps import has_maps
 from explore._analysis.report.section import Picture, Section
+from explore._analysis.report.seeds import (
+    Snapshot,
+    drawn_seeds,
+    middle_of,
+    name_seed,
+    read_snapshots,
+    say_seed,
+    section_of_snapshots,
+)
 from explore._storage.run_folder import Run
-from explore.errors import UserError
+from explore.tasks import Trace
 
-SEEDS = 5  # of which episodes are drawn
-COSINE = 3  # where it is in swing-up's observation
-HEIGHT = "height of the pole, cos θ"
 BELIEFS = {"mean": "mean value", "uncertainty": "uncertainty"}
 MOMENTS = 6  # of which beliefs are drawn, as long as the episode is the same
-Snapshot = Mapping[str, np.ndarray]
+READING = (
+    "The best episode of a seed so far, and what the agent believed of it at the last recorded moment: mean "
+    "value and uncertainty of the action taken at each step."
+)
 
 
 def best_episodes(material: Material) -> Section | None:
     """Those of the first run of each configuration that has recorded some."""
-    pictures, text = [], []
-    for result in material.results:
-        try:
-            pictures += _pictures(result)
-        except UserError as error:
-            text.append(f"Best episodes left out: {error}.")
-    if pictures:
-        text.append(
-            "The best episode of a seed so far, and what the agent believed of it at the last recorded moment: mean "
-            "value and uncertainty of the action taken at each step."
-        )
-    return Section("Best episode", text, [], pictures) if text else None
+    return section_of_snapshots(material, "Best episode", False, _pictures, [READING])
 
 
-def _pictures(result: Result) -> list[Picture]:
-    run = result.configuration.runs[0]
-    episodes = run.snapshots.episodes()[-MOMENTS:]
-    if not episodes or has_maps(run):
-        return []
-    snapshots = {episode: run.snapshots.read(episode) for episode in episodes}
-    last = snapshots[episodes[-1]]
-    order = np.argsort(last["best_return"], kind="stable")
-    middle = int(order[(len(order) - 1) // 2])
-    others = [lane for lane in range(len(order)) if lane != middle][: SEEDS - 1]
-    drawn = [lane for lane in (middle, *others) if last["lengths"][lane]]
+def _pictures(result: Result, run: Run) -> list[Picture]:
+    snapshots = read_snapshots(run, run.snapshots.episodes()[-MOMENTS:])
+    *_, last = snapshots.values()
+    middle = middle_of(last["best_return"])
+    drawn = [lane for lane in drawn_seeds(run, middle) if last["lengths"][lane]]
     return [_picture(result, run, snapshots, lane, folded=lane != middle) for lane in drawn]
 
 
@@ -65,13 +56,12 @@ def of_one_episode(snapshots: Mapping[int, Snapshot], lane: int) -> dict[int, Sn
     }
 
 
-def along(snapshot: Snapshot, lane: int, task: str) -> dict[str, np.ndarray]:
-    """What is drawn, each `[steps]`."""
+def along(snapshot: Snapshot, lane: int, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
+    """What is drawn, each `[steps]`: the task's traces, rewards, and beliefs."""
     steps = int(snapshot["lengths"][lane])
     actions = snapshot["actions"][lane, :steps].astype(int)
-    found = {}
-    if is_swingup(task) and snapshot["observations"].shape[2:] == (1, 8):
-        found[HEIGHT] = snapshot["observations"][lane, :steps, 0, COSINE]
+    observations = snapshot["observations"][lane, :steps].reshape(steps, -1)  # [steps, numbers]
+    found = {trace.name: observations[:, trace.index] for trace in traces if trace.index < observations.shape[1]}
     found["reward"] = snapshot["rewards"][lane, :steps]
     for name, title in BELIEFS.items():
         beliefs = snapshot.get(name)
@@ -80,18 +70,14 @@ def along(snapshot: Snapshot, lane: int, task: str) -> dict[str, np.ndarray]:
     return found
 
 
-def is_swingup(task: str) -> bool:
-    """Also by bsuite's name for it, cartpole_swingup/3."""
-    return task.lower().replace("_", "").startswith("cartpoleswingup")
-
-
 @style.styled()
 def _picture(result: Result, run: Run, snapshots: Mapping[int, Snapshot], lane: int, folded: bool) -> Picture:
-    moments = of_one_episode(snapshots, lane)
-    lines = {moment: along(snapshot, lane, run.task) for moment, snapshot in moments.items()}
+    moments, traces = of_one_episode(snapshots, lane), run.description.traces
+    lines = {moment: along(snapshot, lane, traces) for moment, snapshot in moments.items()}
     *earlier, moment = lines
     titles = list(lines[moment])
     figure, axes = style.new_figure(len(titles), height=0.95 * len(titles) + 0.5, sharex=True, squeeze=False)
+    ends = {trace.name: style.widen(trace.low, trace.high) for trace in traces}
     for panel, title in zip(axes[:, 0], titles):
         for age, then in enumerate(reversed(lines)):
             look = {"linewidth": 1.2} if then == moment else {"linewidth": 0.8, "alpha": 0.5 * 0.75**age}
@@ -99,20 +85,13 @@ def _picture(result: Result, run: Run, snapshots: Mapping[int, Snapshot], lane: 
                 values = lines[then][title]
                 panel.plot(np.arange(1, len(values) + 1), values, color=style.series(0)["color"], **look)
         panel.set_title(title)
-        if title == HEIGHT:
-            panel.set_ylim(-1.1, 1.1)
+        if title in ends:
+            panel.set_ylim(*ends[title])
     axes[-1, 0].set_xlabel("step")
-    caption = _caption(result, run, moments[moment], lane, folded)
-    told = [f"{caption}, and beliefs of it after episode {moment:,}."]
+    last = moments[moment]
+    best = f"{last['best_episode'][lane]:,.0f} with a return of {last['best_return'][lane]:.4g}"
+    said = say_seed(result, run, lane, "" if folded else "best returns")
+    told = [f"{said}. Its best episode, {best}, and beliefs of it after episode {moment:,}."]
     if earlier:
         told.append(f"Fainter: beliefs after episodes {', '.join(f'{then:,}' for then in earlier)}, of the same steps.")
-    name = f"Seed {run.info['seeds'][lane]}: {result.setting}, {result.method}"
-    return Picture(figure, " ".join([*told, "Nothing is smoothed."]), folded, name)
-
-
-def _caption(result: Result, run: Run, snapshot: Snapshot, lane: int, folded: bool) -> str:
-    seed, seeds = run.info["seeds"][lane], len(run.info["seeds"])
-    which = f"seed {seed}, one of {seeds} seeds" if seeds > 1 else f"seed {seed}, the only one"
-    median = ", the median of them in best returns" if seeds > 1 and not folded else ""
-    best = f"{snapshot['best_episode'][lane]:,.0f} with a return of {snapshot['best_return'][lane]:.4g}"
-    return f"{result.setting}, {result.method}: {which}{median}. Its best episode, {best}"
+    return Picture(figure, " ".join([*told, "Nothing is smoothed."]), folded, name_seed(result, run, lane))

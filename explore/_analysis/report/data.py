@@ -7,7 +7,7 @@ method, which keeps its name and its look over the whole page.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -20,6 +20,7 @@ from explore._config.gin_files import strip_scope
 from explore._storage.episodes_csv import EVERY_RUN, WALL_CLOCK
 from explore._storage.run_folder import Run
 from explore.errors import UserError
+from explore.tasks import TaskDescription
 
 WINDOW = 100  # episodes that a smoothed curve looks back
 POINTS = 600  # of a line that is drawn: more than a page has room for
@@ -73,10 +74,9 @@ class Material:
         return [result for result in self.results if result.setting == setting]
 
     def curves(self, setting: str) -> list[tuple[Result, Curve]]:
-        """How learning is shown: for all runs of a setting alike, also for those of versions that do not say how."""
+        """How learning is shown, for all runs of a setting alike."""
         results = self.of(setting)
-        runs = [run for result in results for run in result.configuration.runs]
-        column, how = next((run.curve for run in runs if run.info.get("curve")), runs[0].curve)
+        column, how = results[0].configuration.description.curve
         found = [(one, curve(one.columns, column, how)) for one in results if column in one.columns]
         return [(result, shown) for result, shown in found if shown.values]
 
@@ -105,6 +105,12 @@ def material(runs: Sequence[Run], left_out: Iterable[str] = ()) -> Material:
     ]
     unordered = Material(results, left)
     return Material([result for setting in unordered.settings for result in unordered.of(setting)], left)
+
+
+def say_of_tasks(what: str, results: Iterable[Result], say: Callable[[TaskDescription], str]) -> list[str]:
+    """What the tasks of some results say of themselves, a sentence each."""
+    told = {result.configuration.task.partition("/")[0]: say(result.configuration.description) for result in results}
+    return [f"{what} ({task}): {text}." for task, text in told.items() if text]
 
 
 def going(run: Run) -> Material:
@@ -171,7 +177,7 @@ def _whole(run: Run) -> dict[str, Traces]:
 
 def _check_curve(run: Run, columns: Mapping[str, Traces]) -> None:
     """Raises `UserError` unless learning can be shown: all numbers, and none so large that their sum is none."""
-    column, how = run.curve
+    column, how = run.description.curve
     with np.errstate(over="ignore"):
         known = column in columns and all(np.isfinite(seed).all() for seed in columns[column])
         if not known or not all(np.isfinite(seed).all() for seed in curve(columns, column, how).values):

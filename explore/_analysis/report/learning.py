@@ -49,8 +49,7 @@ def _curves(material: Material, setting: str) -> Picture | None:
     legend(figure, material, results)
     what = f"{shown.label} ({shown.smoothing})" if shown.smoothing else shown.label
     caption = [f"{setting}: {what} against episodes, {seeds_said(results)}.", *_how_to_read(curves)]
-    if "swingup" in results[0].configuration.task.lower().replace("_", ""):
-        caption.append("The paper's figure of swing-up shows the standard deviation over seeds instead.")
+    caption += dict.fromkeys(note for result in results if (note := result.configuration.description.curve_note))
     return Picture(figure, " ".join(caption))
 
 

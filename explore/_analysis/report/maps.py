@@ -1,15 +1,13 @@
 """Maps of the places of a task: where a seed has been, and what it believed there as it learned.
 
-Values and uncertainties of methods differ in scale. PINs' uncertainty counts the noise of all steps
-that are left, so that it is large at the top of Deep-sea however often the top has been seen; its
-frontier shows when a cell is set against others of its row, which have as many steps left.
+Values and uncertainties of methods differ in scale. Uncertainty may count the noise of all steps that are left, so
+that it is large at the start however often the start has been seen; what is left to explore shows when a cell is set
+against the others of its row.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +19,29 @@ from matplotlib.image import AxesImage
 from explore._analysis.report import style
 from explore._analysis.report.data import Material, Result
 from explore._analysis.report.section import Picture, Section
+from explore._analysis.report.seeds import (
+    Snapshot,
+    drawn_seeds,
+    median_seed,
+    name_seed,
+    read_snapshots,
+    say_seed,
+    section_of_snapshots,
+)
 from explore._storage.run_folder import Run
 from explore.errors import UserError
+from explore.tasks import Marker
 
 MOMENTS = 6
-SEEDS = 5  # of which maps are drawn
 ROOM = 5.2  # inches across, for all maps of a row
 RATIO = 2  # to which the colours of a ratio reach, up and down
 OUTLIERS = 1  # percent of the numbers, below and above, that colours need not tell apart
-Snapshot = Mapping[str, np.ndarray]
+READING = (
+    "Each panel is the map of a task. Columns are moments of learning. Cells that cannot be reached are grey; in the "
+    "first row cells that have not been visited are blank. Value and uncertainty are those of the action that has most "
+    "of it; the last row is uncertainty divided by the median of its row of the map: bright is where the agent knows "
+    "less than it does elsewhere in that row. Up to four other seeds are folded away."
+)
 
 
 @dataclass
@@ -49,61 +61,26 @@ class Row:
 
 def maps(material: Material) -> Section | None:
     """Maps of the first run of each configuration that has some."""
-    pictures, text = [], []
-    for result in material.results:
-        try:
-            pictures += _pictures(result)
-        except UserError as error:
-            text.append(f"Maps left out: {error}.")
-    deep = any(is_deep_sea(result.configuration.task) for result in material.results)
-    reading = [READING, *([FRONTIER] if deep else [])] if pictures else []
-    return Section("Maps", [*text, *reading], [], pictures) if pictures or text else None
+    told = [result.configuration.runs[0].description for result in material.results]
+    markers = dict.fromkeys(marker.name for one in told for marker in one.markers)
+    stars = [f"A star marks: {', '.join(markers)}."] if markers else []
+    notes = dict.fromkeys(one.map_note for one in told if one.map_note)
+    return section_of_snapshots(material, "Maps", True, _pictures, [READING, *stars, *notes])
 
 
-READING = (
-    "Each square is the grid of a task, its start at the top left; a star marks the treasure of Deep-sea. Columns are "
-    "moments of learning. Cells that cannot be reached are grey; in the first row cells that have not been visited are "
-    "blank. Value and uncertainty are those of the action that has most of it. Up to four other seeds are folded away."
-)
-FRONTIER = (
-    "The last row is the one to watch: uncertainty divided by the median of its row of the grid, whose cells have as "
-    "many steps left. Bright is where the agent knows less than it does elsewhere at that depth. While it explores "
-    "deeply, this frontier moves down the diagonal, ahead of the visits, to the treasure."
-)
-
-
-def _pictures(result: Result) -> list[Picture]:
+def _pictures(result: Result, run: Run) -> list[Picture]:
     """A picture of the median seed, and of some others on demand."""
-    run = result.configuration.runs[0]
-    if not has_maps(run):
-        return []
-    snapshots = _snapshots(run)
-    middle = median_seed(result, run)
-    others = [lane for lane in range(len(run.info["seeds"])) if lane != middle][: SEEDS - 1]
-    return [_picture(result, run, snapshots, lane, folded=lane != middle) for lane in (middle, *others)]
-
-
-def has_maps(run: Run) -> bool:
-    """Whether the snapshots of a run are maps, and not best episodes."""
-    episodes = run.snapshots.episodes()
-    for episode in reversed(episodes):
-        with suppress(UserError):  # of a damaged one, which is told by whoever shows it
-            return "visits" in run.snapshots.read(episode)
-    return bool(episodes) and is_deep_sea(run.task)
-
-
-def _snapshots(run: Run) -> dict[int, Snapshot]:
-    """The moments that are shown."""
-    every = {episode: run.snapshots.read(episode) for episode in run.snapshots.episodes()}
-    *_, last = every.values()
-    for episode, snapshot in every.items():
-        same = snapshot.keys() == last.keys() and snapshot["visits"].shape == last["visits"].shape
-        if not same or not snapshot["visits"].size:
+    snapshots = read_snapshots(run, run.snapshots.episodes())
+    *_, last = snapshots.values()
+    for episode, snapshot in snapshots.items():
+        if snapshot.keys() != last.keys() or not snapshot["visits"].size:
             raise UserError(f"{run.snapshots.folder} is damaged: the map after episode {episode} is unlike the last")
-    return {episode: every[episode] for episode in chosen(every)}
+    shown = {episode: snapshots[episode] for episode in choose_moments(snapshots)}
+    middle = median_seed(result, run)
+    return [_picture(result, run, shown, lane, folded=lane != middle) for lane in drawn_seeds(run, middle)]
 
 
-def chosen(snapshots: Mapping[int, Snapshot]) -> list[int]:
+def choose_moments(snapshots: Mapping[int, Snapshot]) -> list[int]:
     """The episodes that are shown: from the last before beliefs changed to the latest, evenly among the recorded."""
     episodes = sorted(snapshots)
     first = _beliefs(snapshots[episodes[0]])
@@ -114,15 +91,6 @@ def chosen(snapshots: Mapping[int, Snapshot]) -> list[int]:
 
 def _beliefs(snapshot: Snapshot) -> np.ndarray:
     return snapshot.get("uncertainty", snapshot.get("mean", np.zeros(0)))
-
-
-def median_seed(result: Result, run: Run) -> int:
-    """The place of the seed that took the median of episodes to solve the task; the first while nobody knows."""
-    if not result.judged:
-        return 0
-    took = [result.configuration.seeds[str(seed)].get("solved_at") or math.inf for seed in run.info["seeds"]]
-    order = sorted(range(len(took)), key=took.__getitem__)
-    return order[(len(order) - 1) // 2]
 
 
 def rows(snapshots: Mapping[int, Snapshot], lane: int) -> list[Row]:
@@ -184,13 +152,11 @@ def _picture(result: Result, run: Run, snapshots: Mapping[int, Snapshot], lane: 
             ticks = np.geomspace(*row.ends, 3).tolist()
             bar.set_ticks(ticks, labels=[f"{tick:,.0f}" if tick >= 100 else f"{tick:.2g}" for tick in ticks])
         panel.set_ylabel(row.title)
-        if is_deep_sea(run.task):
-            _mark_treasure(panel, len(unreachable), len(names) if row.prior is not None else len(snapshots))
+        _mark(panel, run.description.markers, unreachable.shape[1], len(row.all))
     middles = [_offset(number, unreachable.shape[1]) + (unreachable.shape[1] - 1) / 2 for number in range(len(names))]
     axes[0, 0].set_xticks(middles, names)
     axes[0, 0].set_xlabel("after episode")
-    name = f"Seed {run.info['seeds'][lane]}: {result.setting}, {result.method}"
-    return Picture(figure, _caption(result, run, lane, folded), folded, name)
+    return Picture(figure, _caption(result, run, lane, folded), folded, name_seed(result, run, lane))
 
 
 def _draw(axes: Axes, row: Row, unreachable: np.ndarray, places: int) -> AxesImage:
@@ -218,15 +184,12 @@ def _offset(number: int, width: int) -> int:
     return number * (width + max(1, width // 8))
 
 
-def _mark_treasure(axes: Axes, size: int, count: int) -> None:
-    places = [_offset(number, size) + size - 1 for number in range(count)]
+def _mark(axes: Axes, markers: Sequence[Marker], width: int, count: int) -> None:
+    """Stars on the first so many maps of a row."""
     look: dict[str, Any] = {"color": "white", "markeredgecolor": style.INK, "markeredgewidth": 0.5, "markersize": 5}
-    axes.plot(places, [size - 1] * count, linestyle="", marker="*", clip_on=False, **look)
-
-
-def is_deep_sea(task: str) -> bool:
-    """Also by bsuite's name for it, deep_sea/3."""
-    return task.lower().replace("_", "").startswith("deepsea")
+    for marker in markers:
+        places = [_offset(number, width) + marker.column for number in range(count)]
+        axes.plot(places, [marker.row] * count, linestyle="", marker="*", clip_on=False, **look)
 
 
 def _extend(row: Row) -> str:
@@ -237,12 +200,8 @@ def _extend(row: Row) -> str:
 
 
 def _caption(result: Result, run: Run, lane: int, folded: bool) -> str:
-    seed, seeds = run.info["seeds"][lane], len(run.info["seeds"])
-    which = [f"seed {seed}, one of {seeds} seeds" if seeds > 1 else f"seed {seed}, the only one"]
-    if len(result.configuration.runs) > 1:
-        which.append(f"of the first of {len(result.configuration.runs)} runs")
-    if result.judged:
-        which += ["the median of them in episodes to solve"] if seeds > 1 and not folded else []
-        solved_at = result.configuration.seeds[str(seed)].get("solved_at")
-        which.append(f"solved at episode {solved_at:,.0f}" if solved_at else "unsolved")
-    return f"{result.setting}, {result.method}: {', '.join(which)}."
+    said = say_seed(result, run, lane, "episodes to solve" if result.judged and not folded else "")
+    if not result.judged:
+        return f"{said}."
+    solved_at = result.configuration.seeds[str(run.info["seeds"][lane])].get("solved_at")
+    return f"{said}, {f'solved at episode {solved_at:,.0f}' if solved_at else 'unsolved'}."

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
 from explore._analysis.report import style
-from explore._analysis.report.data import Material, Result, split
+from explore._analysis.report.data import Material, Result, say_of_tasks, split
 from explore._analysis.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
 from explore._analysis.report.section import Picture, Section
 from explore._analysis.statistics import KaplanMeier
+from explore._config.gin_files import unscoped
+from explore.tasks import Size
 
-LARGEST = 500  # size of which 2^N is a number to be drawn
 ROOM = 0.6  # of the way from one size to the next, which the methods share side by side
 
 
@@ -24,18 +26,26 @@ def solving(material: Material) -> Section | None:
     if not judged:
         return None
     pictures = [_shares(material, judged)]
-    kinds: dict[object, list[Result]] = {}
+    kinds: dict[object, list[tuple[Size, Result]]] = {}
     for result in judged:
-        kinds.setdefault(_but_for_size(result), []).append(result)
-    against_size = [_against_size(material, results) for results in kinds.values()]
-    return Section("Solving", [], [], pictures + [picture for picture in against_size if picture])
+        if size := result.configuration.description.size:
+            kinds.setdefault(_but_for_size(result, size), []).append((size, result))
+    against_size = [_against_size(material, sized) for sized in kinds.values()]
+    text = say_of_tasks("Solved", judged, lambda description: description.solved)
+    return Section("Solving", text, [], pictures + [picture for picture in against_size if picture])
 
 
-def _but_for_size(result: Result) -> tuple[object, ...]:
-    """The task and its setting, but for what says how large it is and how long it was run."""
+def _but_for_size(result: Result, size: Size) -> tuple[object, ...]:
+    """The setting, but for what says how large the task is and how long it was run."""
     setting, _ = split(result.configuration.bindings)
-    sized = ("environment.DeepSea.size", "environment.Bsuite.id", "experiment.episodes")
-    return result.configuration.task.partition("/")[0], *(item for item in setting.items() if item[0] not in sized)
+    rest = [item for item in setting.items() if not _sets(item[0], size) and item[0] != "experiment.episodes"]
+    return size.family, *rest
+
+
+def _sets(binding: str, size: Size) -> bool:
+    """Whether a binding is of a parameter that sets the size of the environment."""
+    component, _, parameter = unscoped(binding).rpartition(".")
+    return parameter in size.parameters and component.rpartition(".")[0].endswith("environment")
 
 
 @style.styled()
@@ -78,56 +88,68 @@ def _draw_share(axes: Axes, curve: KaplanMeier, number: int, count: int) -> None
 
 
 @style.styled()
-def _against_size(material: Material, results: Sequence[Result]) -> Picture | None:
-    sized = [result for result in results if result.configuration.numbers("size")]
-    sizes = sorted({size for result in sized for size in result.configuration.numbers("size")})
-    if len(sizes) < 2 or not 0 < sizes[0] < sizes[-1] < LARGEST:
+def _against_size(material: Material, sized: Sequence[tuple[Size, Result]]) -> Picture | None:
+    sizes = sorted({size.number for size, _ in sized})
+    if len(sizes) < 2:
         return None
+    results = [result for _, result in sized]
     figure, axes = style.new_figure(height=3.6)
-    numbers = sorted({material.place(result) for result in sized})
+    numbers = sorted({material.place(result) for result in results})
     step = ROOM * min(np.diff(sizes)) / len(numbers)
     for number in numbers:
-        own = [result for result in sized if material.place(result) == number]
+        own = [(size.number, result) for size, result in sized if material.place(result) == number]
         _draw_sizes(axes, own, number, step * (numbers.index(number) - (len(numbers) - 1) / 2))
-    _draw_dithering(axes, sizes[0] - step * len(numbers), sizes[-1] + step * len(numbers))
+    axes.set(yscale="log", xlim=(sizes[0] - step * len(numbers), sizes[-1] + step * len(numbers)))
+    formula = next((size.formula for size, _ in sized if size.formula), "")
+    expected = {size.number: size.dithering for size, _ in sized if size.dithering is not None}
+    if len(expected) > 1:
+        _draw_dithering(axes, expected, formula)
     axes.set(xlabel="size N", ylabel="episodes to solve")
     axes.xaxis.set_major_locator(FixedLocator(sizes))
-    legend(figure, material, sized)
-    caption = (
-        f"Episodes to solve against size, {seeds_said(sized)}. Small: seeds; an open triangle is a seed that was "
+    legend(figure, material, results)
+    caption = [
+        f"Episodes to solve against size, {seeds_said(results)}. Small: seeds; an open triangle is a seed that was "
         "stopped there, unsolved. Large, joined by a line: the Kaplan-Meier median with its 95% interval, where the "
-        "seeds give one (an end that they do not give is left open). Dashed: the 2^N episodes of dithering. "
-        "Methods stand side by side at each size."
-    )
-    return Picture(figure, caption)
+        "seeds give one (an end that they do not give is left open).",
+        *([f"Dashed: the {formula + ' ' if formula else ''}episodes of dithering."] if len(expected) > 1 else []),
+        "Methods stand side by side at each size.",
+    ]
+    return Picture(figure, " ".join(caption))
 
 
-def _draw_sizes(axes: Axes, results: Sequence[Result], number: int, shift: float) -> None:
+def _draw_sizes(axes: Axes, results: Sequence[tuple[float, Result]], number: int, shift: float) -> None:
     look = style.series(number)
     small = {"color": look["color"], "linestyle": "", "alpha": 0.7}
     medians = []
-    for result in results:
-        for size, entry in zip(result.configuration.numbers("size"), result.configuration.seeds.values()):
+    for size, result in results:
+        for entry in result.configuration.seeds.values():
             if entry.get("solved_at"):
                 axes.plot(size + shift, entry["solved_at"], marker=look["marker"], markersize=2.5, **small)
             else:
                 axes.plot(size + shift, entry["episodes"], marker="^", fillstyle="none", markersize=6, **small)
         low, median, high = result.configuration.survival().median
         if median is not None:
-            medians.append((result.configuration.numbers("size")[0], median, low, high))
+            medians.append((size, median, low, high))
     medians.sort(key=lambda each: each[0])
     for size, median, low, high in medians:
         axes.plot([size + shift] * 2, [low or median, high or median], color=look["color"], linewidth=1.5)
     axes.plot([size + shift for size, *_ in medians], [median for _, median, *_ in medians], zorder=3, **look)
 
 
-def _draw_dithering(axes: Axes, first: float, last: float) -> None:
-    """The line 2^N, named where it leaves the picture, which holds a stretch of it at least."""
-    bottom, top = min(axes.dataLim.y0, 2**first) / 1.5, max(axes.dataLim.y1, 4 * 2**first) * 2
-    end = min(last, float(np.log2(top)))
-    axes.plot([first, end], [2**first, 2**end], color=style.INK, linestyle=(0, (4, 3)), linewidth=1, zorder=1)
-    if end < first + 0.75 * (last - first):
-        axes.annotate("2^N: dithering", (end, 2**end), (8, 0), textcoords="offset points", va="top")
-    else:
-        axes.annotate("2^N: dithering", (end, 2**end), (-30, 0), textcoords="offset points", va="top", ha="right")
-    axes.set(yscale="log", xlim=(first, last), ylim=(bottom, top))
+def _draw_dithering(axes: Axes, expected: Mapping[float, float], formula: str) -> None:
+    """The line through the episodes of dithering at each size, named where it leaves the picture.
+
+    The picture holds a stretch of it at least.
+    """
+    sizes = sorted(expected)
+    exponents = np.maximum.accumulate(np.log2([expected[size] for size in sizes]))
+    start = 2 ** exponents[0]
+    bottom, top = min(axes.dataLim.y0, start) / 1.5, max(axes.dataLim.y1, 4 * start) * 2
+    end = float(np.interp(np.log2(top), exponents, sizes))
+    at = [*(size for size in sizes if size < end), end]
+    heights = 2 ** np.interp(at, sizes, exponents)
+    axes.plot(at, heights, color=style.INK, linestyle=(0, (4, 3)), linewidth=1, zorder=1)
+    name = f"{formula}: dithering" if formula else "dithering"
+    place: dict[str, Any] = {"xytext": (8, 0)} if end < sizes[-1] else {"xytext": (-30, 0), "ha": "right"}
+    axes.annotate(name, (end, heights[-1]), textcoords="offset points", va="top", **place)
+    axes.set_ylim(bottom, top)

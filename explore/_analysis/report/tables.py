@@ -12,7 +12,7 @@ import numpy as np
 
 from explore._analysis.compare import Comparison
 from explore._analysis.groups import differences
-from explore._analysis.report.data import WINDOW, Material, Result, split
+from explore._analysis.report.data import WINDOW, Material, Result, say_of_tasks, split
 from explore._analysis.report.section import Section
 from explore._storage.run_folder import Run
 
@@ -113,7 +113,8 @@ def _scores(title: str, results: Sequence[Result], named_by: str) -> Section:
         shown = [column for column, name in enumerate(table[0]) if name not in ("better than first", "log rank p")]
         table = [[row[column] for column in shown] for row in table]
     header, *rows = table
-    return Section(f"Scores: {title}", comparison.foot()[-1:], [[named_by, *header[1:]], *rows])
+    said = say_of_tasks("Score", results, lambda description: description.score) if "score" in header else []
+    return Section(f"Scores: {title}", [*comparison.foot()[-1:], *said], [[named_by, *header[1:]], *rows])
 
 
 def progress(run: Run, material: Material) -> Section:
