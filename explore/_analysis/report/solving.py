@@ -14,7 +14,7 @@ from explore._analysis.report.data import Material, Result, say_of_tasks, split
 from explore._analysis.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
 from explore._analysis.report.section import Picture, Section
 from explore._analysis.statistics import KaplanMeier
-from explore._config.gin_files import unscoped
+from explore._config.gin_files import strip_scope
 from explore.tasks import Size
 
 ROOM = 0.6  # of the way from one size to the next, which the methods share side by side
@@ -44,7 +44,7 @@ def _but_for_size(result: Result, size: Size) -> tuple[object, ...]:
 
 def _sets(binding: str, size: Size) -> bool:
     """Whether a binding is of a parameter that sets the size of the environment."""
-    component, _, parameter = unscoped(binding).rpartition(".")
+    component, _, parameter = strip_scope(binding).rpartition(".")
     return parameter in size.parameters and component.rpartition(".")[0].endswith("environment")
 
 
