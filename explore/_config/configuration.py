@@ -12,7 +12,6 @@ misspelt scopes pass.
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,28 +21,27 @@ from typing import Any
 import gin
 from gin import config_parser
 
+from explore._config.building import list_foreign, register
+from explore._config.checks import ROOT, Checker
 from explore._config.discovery import Registry
 from explore._config.gin_files import (
     Binding,
     Macro,
     Reference,
     add_scope,
+    enclosing_scopes,
     find_file,
     format_binding,
-    format_value,
     is_literal,
     list_leaves,
     map_leaves,
     read_file,
     read_text,
 )
-from explore._config.parameters import Parameter, parameters
-from explore._config.tracebacks import find_line
+from explore._config.parameters import parameters
+from explore._config.tracebacks import describe, name_plugin_that_raised, without_gin
 from explore._messages import suggest, to_one_line
 from explore.errors import RunFailed, UserError
-from explore.hooks import SLOTS
-
-ROOT = "experiment"
 
 
 def load(
@@ -102,70 +100,77 @@ class Config:
         self._known: dict[str, Callable[..., Any]] = {ROOT: root}
         self._known |= {selector: component.cls for selector, component in registry.components.items()}
         if self._imports:
-            self._known |= _foreign()
+            self._known |= list_foreign()
         self._parameters = {name: parameters(target) for name, target in self._known.items()}
+        checker = Checker(self._parameters, registry)
         self._macros: dict[str, tuple[Any, str]] = {}  # name -> value and place
         self._used_macros: set[str] = set()
         self._built: dict[tuple[str, str], set[str]] = {}  # (scope, name) -> parameters that gin filled
+        self._made: dict[tuple[str, str], Any] = {}  # (scope, name) -> the latest object
 
         written = []
         for statement, where in statements:
             if isinstance(statement, config_parser.BlockDeclaration):
-                self._check_name(statement.selector, where)
+                checker.check_name(statement.selector, where)
             elif isinstance(statement, config_parser.BindingStatement):
                 scope, name, parameter, value, _ = statement
                 if parameter:
                     written.append(Binding(scope, name, parameter, value, where))
                 else:
                     self._macros[add_scope(scope, name)] = value, where
-        written = [replace(one, value=self._resolved(one.value, one.where)) for one in written]
+        written = [replace(one, value=self._resolve(one.value, one.where)) for one in written]
         for one in written:
-            self._check(one)
-        self._check_scopes(written)
+            checker.check(one)
+        checker.check_scopes(written)
         bound = {one.key: one for one in written}  # the last one counts
-        self._bindings = {one.key: one for one in self._defaults() if one.key not in bound} | bound
-        self._check_complete()
+        self._bindings = {one.key: one for one in self._list_defaults() if one.key not in bound} | bound
+        checker.check_complete(self._bindings.values())
 
     def build(self) -> Any:
         """Builds the experiment with all its components; a mistake of the user is a `UserError`."""
-        self._set_up_gin()
+        selectors = {name: self._selector(name) for name in self._known}
+        own = (ROOT, *self._registry.components)
+        self._made = register({selectors[name]: (name, self._known[name]) for name in own})
+        gin.parse_config([str(replace(one, name=selectors[one.name])) for one in self._bindings.values()])
+        gin.finalize()
         try:
-            root = gin.get_configurable(self._selector(ROOT))()
-        except RecursionError as error:
-            for one in self._bindings.values():
-                if any(isinstance(leaf, Reference) and leaf.name == one.name for leaf in list_leaves(one.value)):
-                    raise UserError(f"{one.where}: {one.name} refers to itself, so it could never be built") from error
-            raise
+            root = gin.get_configurable(selectors[ROOT])()
         except Exception as error:
-            explained = self._explained(error)
+            explained = self._explain(error)
             if explained is None:
                 raise
             raise explained from error
-        names = {self._selector(name): name for name in self._known}
+        names = {selector: name for name, selector in selectors.items()}
         filled = gin.config._OPERATIVE_CONFIG.items()  # public only as a text, without what gin cannot write
         self._built = {(scope, names[selector]): set(used) for (scope, selector), used in filled if selector in names}
         return root
 
     def text(self) -> str:
-        """The complete configuration of what was built, in the order of building."""
+        """The complete configuration of what was built, in the order of building, without what has no effect."""
         blocks = ["\n".join(self._imports)] if self._imports else []
+        idle = self._list_idle()
         for (scope, name), used in self._built.items():
-            effective = [self._effective(scope, name, parameter) for parameter in self._parameters[name]]
-            values = {one.parameter: one.value for one in effective if one and one.parameter in used}
-            width = max(map(len, values), default=0)
-            lines = [f"  {format_binding(parameter.ljust(width), value)}" for parameter, value in values.items()]
+            found = [self._find_binding(scope, name, parameter) for parameter in self._parameters[name]]
+            kept = [one for one in found if one and one.parameter in used and (scope, name, one.parameter) not in idle]
+            width = max((len(one.parameter) for one in kept), default=0)
+            lines = [f"  {format_binding(one.parameter.ljust(width), one.value)}" for one in kept]
             if lines:
                 blocks.append("\n".join([f"{add_scope(scope, name)}:", *lines]))
         return "\n\n".join(blocks) + "\n"
 
     def unused(self) -> list[str]:
         """The bindings that had no effect on what was built, each with its place."""
-        effective = [
-            self._effective(scope, name, parameter) for (scope, name), used in self._built.items() for parameter in used
-        ]
-        used = {one.key for one in effective if one}
+        idle = self._list_idle()
+        reasons: dict[tuple[str, str, str], str] = {}
+        used = set()
+        for (scope, name), filled in self._built.items():
+            for one in filter(None, (self._find_binding(scope, name, parameter) for parameter in filled)):
+                if reason := idle.get((scope, name, one.parameter)):
+                    reasons[one.key] = f": {reason}"
+                else:
+                    used.add(one.key)
         notes = [
-            f"{one.where}: {one} has no effect in this run"
+            f"{one.where}: {one} has no effect in this run{reasons.get(one.key, '')}"
             for one in self._bindings.values()
             if one.where and one.key not in used
         ]
@@ -174,9 +179,15 @@ class Config:
             notes.append(f"{where}: the macro {name} is not used (a parameter is bound as slot.Name.{name})")
         return notes
 
-    # Checks
+    def _list_idle(self) -> dict[tuple[str, str, str], str]:
+        """The parameters (scope, name, parameter) without effect, according to the components, and why."""
+        return {
+            (*place, parameter): reason
+            for place, made in self._made.items()
+            for parameter, reason in getattr(made, "unused_parameters", dict)().items()
+        }
 
-    def _resolved(self, value: Any, where: str, within: tuple[str, ...] = ()) -> Any:
+    def _resolve(self, value: Any, where: str, within: tuple[str, ...] = ()) -> Any:
         """A value with its macros replaced by theirs."""
 
         def change(leaf: Any) -> Any:
@@ -187,82 +198,11 @@ class Config:
             if leaf.name in within:
                 raise UserError(f"{where}: the macro {leaf.name!r} stands for itself")
             self._used_macros.add(leaf.name)
-            return self._resolved(self._macros[leaf.name][0], where, (*within, leaf.name))
+            return self._resolve(self._macros[leaf.name][0], where, (*within, leaf.name))
 
         return map_leaves(value, change)
 
-    def _check_name(self, name: str, where: str) -> None:
-        if name in self._known:
-            return
-        slot, _, last = name.rpartition(".")
-        if slot and slot not in SLOTS:
-            raise UserError(f"{where}: unknown slot {slot!r} in {name!r}{suggest(slot, SLOTS)}")
-        same_slot = [known for known in self._known if known.startswith(f"{slot}.")]
-        same_name = [known for known in self._known if known.endswith(f".{last}")]
-        near = f"; write {same_name[0]}" if same_name else suggest(name, same_slot or self._known)
-        raise UserError(f"{where}: unknown component {name!r}{near}")
-
-    def _check(self, one: Binding) -> None:
-        """Raises `UserError` if a binding names what does not exist or does not fit."""
-        self._check_name(one.name, one.where)
-        known = self._parameters[one.name]
-        if one.parameter not in known:
-            near = suggest(one.parameter, known)
-            raise UserError(f"{one.where}: {one.name} has no parameter {one.parameter!r}{near}")
-        parameter = known[one.parameter]
-        fitting = self._fitting(parameter)
-        for leaf in list_leaves(one.value):
-            if isinstance(leaf, Reference):
-                self._check_name(leaf.name, one.where)
-                if leaf.called and leaf.name in self._registry.components:
-                    right = replace(leaf, called=False)
-                    raise UserError(f"{one.where}: write {right} without parentheses: the core calls it when needed")
-                if parameter.classes and leaf.name not in fitting:
-                    takes = ", ".join(fitting) or "what no plugin has"
-                    raise UserError(
-                        f"{one.where}: {leaf.name} does not fit {one.name}.{one.parameter}, which takes {takes}"
-                    )
-        if not parameter.fits(one.value):
-            examples = f" ({', '.join('@' + name for name in fitting)})" if parameter.classes else ""
-            given = format_value(one.value)
-            raise UserError(f"{one.where}: {one.name}: {one.parameter} must be {parameter.kind}{examples}, got {given}")
-
-    def _fitting(self, parameter: Parameter) -> list[str]:
-        """The names of the components that a parameter takes."""
-        return [
-            selector
-            for selector, component in self._registry.components.items()
-            if issubclass(component.cls, parameter.classes)
-        ]
-
-    def _check_scopes(self, written: list[Binding]) -> None:
-        """Raises `UserError` for a binding in a scope that no reference enters, which gin would ignore."""
-        entered = {leaf.scope for one in written for leaf in list_leaves(one.value) if isinstance(leaf, Reference)}
-        scopes = {prefix for scope in entered for prefix in _prefixes(scope)}
-        for one in written:
-            if one.scope and one.scope not in scopes:
-                near = suggest(one.scope, scopes - {""})
-                raise UserError(f"{one.where}: no reference @{one.scope}/... enters the scope {one.scope!r}{near}")
-
-    def _check_complete(self) -> None:
-        """Raises `UserError` if a component that the experiment refers to lacks a value it needs."""
-        chosen = {ROOT: ""}  # name -> the place that chose it
-        for name in (names := [ROOT]):
-            for parameter in self._parameters[name].values():
-                bound = [one for one in self._bindings.values() if one.key[1:] == (name, parameter.name)]
-                if parameter.required and not bound:
-                    example = next((f"@{fit}" for fit in self._fitting(parameter)), "...")
-                    missing = f"{name}.{parameter.name}"
-                    raise UserError(f"{chosen[name]}{missing} has no value; bind it, e.g. {missing} = {example}")
-                for one in bound:
-                    for leaf in list_leaves(one.value):
-                        if isinstance(leaf, Reference) and leaf.name not in chosen:
-                            chosen[leaf.name] = f"{one.where}: " if one.where else ""
-                            names.append(leaf.name)
-
-    # gin
-
-    def _defaults(self) -> Iterator[Binding]:
+    def _list_defaults(self) -> Iterator[Binding]:
         """Default values as bindings, so that a component that is a default can be configured too."""
         references = {one.cls: Reference("", one.selector) for one in self._registry.components.values()}
         for name, known in self._parameters.items():
@@ -274,9 +214,9 @@ class Config:
                 if is_literal(value):
                     yield Binding("", name, parameter.name, value)
 
-    def _effective(self, scope: str, name: str, parameter: str) -> Binding | None:
+    def _find_binding(self, scope: str, name: str, parameter: str) -> Binding | None:
         """The binding in force in a scope: that of the innermost scope which has one."""
-        found = (self._bindings.get((prefix, name, parameter)) for prefix in _prefixes(scope))
+        found = (self._bindings.get((prefix, name, parameter)) for prefix in enclosing_scopes(scope))
         return next((one for one in found if one), None)
 
     def _selector(self, name: str) -> str:
@@ -288,77 +228,42 @@ class Config:
             return name
         return f"{re.sub(r'[^A-Za-z0-9_.]|^(?=[0-9])', '_', component.plugin)}.{name}"
 
-    def _set_up_gin(self) -> None:
-        gin.clear_config()
-        for selector, target in _registered.items():  # gin can only add; a name may now mean another class
-            gin.config._REGISTRY.pop(selector)
-            gin.config._INVERSE_REGISTRY.pop(target)
-        _registered.clear()
-        for name in (ROOT, *self._registry.components):
-            module, _, last = self._selector(name).rpartition(".")
-            gin.register(last, module=module)(self._known[name])
-            _registered[self._selector(name)] = self._known[name]
-        gin.parse_config([str(replace(one, name=self._selector(one.name))) for one in self._bindings.values()])
-        gin.finalize()
-
-    def _explained(self, error: Exception) -> Exception | None:
+    def _explain(self, error: Exception) -> Exception | None:
         """What a constructor raised, as the user's mistake with its place; None if it is a bug of ours."""
-        call = _GIN_NOTE.search(str(error))
-        if call is None:
-            return None
-        message = to_one_line(str(error)[: call.start()])
-        if isinstance(error, UserError | RunFailed):
-            return UserError(message) if isinstance(error, UserError) else RunFailed(message)
-        name = next((name for name, target in self._known.items() if str(target) == call["target"]), "")
-        where = self._place(name, call["scope"] or "", message)
-        component = self._registry.components.get(name)
-        if name and isinstance(error, MemoryError | RuntimeError) and "alloc" in message:
+        raised = without_gin(error)
+        message = to_one_line(raised)
+        if isinstance(raised, UserError | RunFailed):
+            return type(raised)(message)
+        if isinstance(raised, RecursionError):
+            return self._find_circle()
+        if not hasattr(raised, "making"):
+            return UserError(f"an imported module raises {describe(raised)}") if self._imports else None
+        scope, name = raised.making
+        where = self._place(name, scope, message)
+        if isinstance(raised, MemoryError | RuntimeError) and "alloc" in message:
             return UserError(f"{where}{name} needs more memory than there is: {message}")
-        if name and isinstance(error, ValueError | TypeError):
+        if isinstance(raised, ValueError | TypeError):
             return UserError(f"{where}{name}: {message}")
-        if component and component.source != "built in":
-            line = find_line(error, inspect.getfile(component.cls))
-            return UserError(
-                f"{where}{name} of plugin {component.plugin} raises {type(error).__name__}: {message}{line}"
-            )
+        failure = name_plugin_that_raised(raised, self._registry)
+        return UserError(f"{where}{failure}") if failure is not raised else None
+
+    def _find_circle(self) -> UserError | None:
+        for one in self._bindings.values():
+            if any(isinstance(leaf, Reference) and leaf.name == one.name for leaf in list_leaves(one.value)):
+                return UserError(f"{one.where}: {one.name} refers to itself, so it could never be built")
         return None
 
     def _place(self, name: str, scope: str, message: str) -> str:
         """Where the parameter or the component that a message begins with was bound, else where `name` was."""
         subject = message.split(" ")[0].rstrip(":,")
         owner, _, parameter = subject.rpartition(".")
-        one = self._effective(scope, owner or name, parameter)
+        one = self._find_binding(scope, owner or name, parameter)
         if one and one.where:
             return f"{one.where}: "
         named = [known for known in self._known if subject in (known, known.rpartition(".")[2])]
         for chosen in (*named, name):
-            for prefix in _prefixes(scope):
+            for prefix in enclosing_scopes(scope):
                 for one in reversed(self._bindings.values()):
                     if one.where and Reference(prefix, chosen) in list_leaves(one.value):
                         return f"{one.where}: "
         return ""
-
-
-_registered: dict[str, Any] = {}
-"""What the latest `Config.build` registered with gin, by gin's name."""
-
-_GIN_NOTE = re.compile(
-    r"(\n  No values supplied by Gin(?:.*\n){3})?\s*In call to configurable '.*?' \((?P<target>.*)\)"
-    r"(?: in scope '(?P<scope>.*?)')?(?:\n|$)"
-)
-"""What gin appends to the message of an exception at each configurable it passes, innermost first."""
-
-
-def _foreign() -> dict[str, Callable[..., Any]]:
-    """What imported modules have registered with gin themselves; gin has no public list of it."""
-    return {
-        name: entry.wrapped
-        for name, entry in gin.config._REGISTRY.items()
-        if name not in _registered and not name.startswith("gin.")
-    }
-
-
-def _prefixes(scope: str) -> list[str]:
-    """A scope and those around it, innermost first: `a/b` -> `a/b`, `a`, ``."""
-    parts = scope.split("/") if scope else []
-    return ["/".join(parts[:end]) for end in range(len(parts), -1, -1)]

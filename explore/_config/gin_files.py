@@ -69,6 +69,12 @@ def add_scope(scope: str, name: str) -> str:
     return f"{scope}/{name}" if scope else name
 
 
+def enclosing_scopes(scope: str) -> list[str]:
+    """A scope and those around it, innermost first: `a/b` -> `a/b`, `a`, ``."""
+    parts = scope.split("/") if scope else []
+    return ["/".join(parts[:end]) for end in range(len(parts), -1, -1)]
+
+
 def format_value(value: Any) -> str:
     """A value as gin reads it; raises `ValueError` for what gin cannot read."""
     if isinstance(value, dict):
