@@ -3,10 +3,14 @@
 import re
 from typing import ClassVar
 
+import sphinx.pycode.parser
 from pygments import token
 from pygments.lexer import RegexLexer
 
 import explore
+
+# A comment beside an attribute is its documentation, as Sphinx has it for those that begin with #:
+sphinx.pycode.parser.comment_re = re.compile(r"^\s*#:? ?(?!type:|fmt:|noqa)(.*)\r?\n?$")
 
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)(?=(\w?))")
 

@@ -23,6 +23,8 @@ from __future__ import annotations
 import abc
 import argparse
 
+__all__ = ["Command"]
+
 
 class Command(abc.ABC):
     """A command: one line for `explore --help`, the arguments it takes, and what it does with them.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+__all__ = ["FolderTaken", "Interrupted", "RunFailed", "SweepFailed", "UserError"]
+
 
 class UserError(Exception):
     """The user's input is wrong. Shown as one line; exit code 2.

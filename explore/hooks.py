@@ -13,8 +13,16 @@ import pluggy
 if TYPE_CHECKING:
     from explore._storage.run_folder import Run
 
-hookspec = pluggy.HookspecMarker("explore")
+__all__ = [
+    "SLOTS", "explore_agents", "explore_environments", "explore_episode_finished", "explore_launchers",
+    "explore_objectives", "explore_observers", "explore_priors", "explore_run_finished", "explore_run_started",
+    "explore_schedules", "explore_selections", "explore_uncertainty_modules", "explore_value_networks",
+    "hookimpl",
+]  # fmt: skip
+
+_hookspec = pluggy.HookspecMarker("explore")
 hookimpl = pluggy.HookimplMarker("explore")
+"""Marks the functions of a plugin that implement hooks."""
 
 SLOTS = {
     "value": "explore_value_networks",
@@ -31,66 +39,66 @@ SLOTS = {
 """Slot -> its hook. `explore.interfaces.BASE_CLASSES` holds what its components must be subclasses of."""
 
 
-@hookspec
+@_hookspec
 def explore_value_networks() -> list[type]:  # type: ignore[empty-body]
     """Value networks (slot `value`): subclasses of `interfaces.ValueNetwork`."""
 
 
-@hookspec
+@_hookspec
 def explore_uncertainty_modules() -> list[type]:  # type: ignore[empty-body]
     """Uncertainty modules (slot `uncertainty`): subclasses of `interfaces.UncertaintyModule`."""
 
 
-@hookspec
+@_hookspec
 def explore_priors() -> list[type]:  # type: ignore[empty-body]
     """Priors (slot `prior`): subclasses of `interfaces.Prior`."""
 
 
-@hookspec
+@_hookspec
 def explore_selections() -> list[type]:  # type: ignore[empty-body]
     """Action selections (slot `selection`): subclasses of `interfaces.Selection`."""
 
 
-@hookspec
+@_hookspec
 def explore_objectives() -> list[type]:  # type: ignore[empty-body]
     """Learning objectives (slot `objective`): subclasses of `interfaces.Objective`."""
 
 
-@hookspec
+@_hookspec
 def explore_environments() -> list[type]:  # type: ignore[empty-body]
     """Environments (slot `environment`): subclasses of `dm_env.Environment`, built with `seed=`."""
 
 
-@hookspec
+@_hookspec
 def explore_agents() -> list[type]:  # type: ignore[empty-body]
     """Agents (slot `agent`): subclasses of `interfaces.Agent`."""
 
 
-@hookspec
+@_hookspec
 def explore_schedules() -> list[type]:  # type: ignore[empty-body]
     """Schedules (slot `schedule`): subclasses of `interfaces.Schedule`."""
 
 
-@hookspec
+@_hookspec
 def explore_observers() -> list[type]:  # type: ignore[empty-body]
     """Observers (slot `observer`): subclasses of `interfaces.Observer`."""
 
 
-@hookspec
+@_hookspec
 def explore_launchers() -> list[type]:  # type: ignore[empty-body]
     """Launchers (slot `launcher`): subclasses of `interfaces.Launcher`."""
 
 
-@hookspec
+@_hookspec
 def explore_run_started(run: Run) -> None:
     """A run is about to begin its first episode; `run.folder` exists and holds `config.gin`."""
 
 
-@hookspec
+@_hookspec
 def explore_episode_finished(run: Run, rows: Sequence[dict[str, Any]]) -> None:
     """All seeds have finished an episode; `rows` are their new lines of `episodes.csv`."""
 
 
-@hookspec
+@_hookspec
 def explore_run_finished(run: Run, summary: dict[str, Any]) -> None:
     """The run is over: done, interrupted or failed (`run.status`); `summary` is `summary.json`."""

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+__all__ = ["Generators", "Streams", "global_generators", "integer_seed", "integers", "normal", "stream", "uniform"]
+
 Generators = Sequence[np.random.Generator | None]
 """One generator per lane; None for a lane that waits, whose draws are zeros."""
 
@@ -46,10 +48,11 @@ class Streams:
         return self._generators[name]
 
     def state_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """The states of all generators, by use and lane."""
         return {name: [dict(g.bit_generator.state) for g in lanes] for name, lanes in self._generators.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Takes over the generators of other streams of the same seeds."""
+        """Continues where the generators of other streams of the same seeds were."""
         for name, lanes in state.items():
             for generator, one in zip(self[name], lanes, strict=True):
                 generator.bit_generator.state = one

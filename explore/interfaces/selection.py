@@ -27,6 +27,7 @@ class Conditional:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the features."""
         return tuple(self.features.shape)
 
 

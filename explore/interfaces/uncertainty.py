@@ -122,6 +122,7 @@ class ValueWrapper(UncertaintyModule):
     network: ValueNetwork
 
     def attach(self, network: ValueNetwork, spec: Spec) -> None:
+        """Receives the value network; layers whose shape depends on it are built here."""
         self.network = network
 
     def means(self, features: Tensor) -> Tensor:

@@ -1,13 +1,17 @@
 """The pages of the documentation, and what is in them: code blocks, commands, files."""
 
+import pkgutil
 import re
 from pathlib import Path
+
+import explore
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = [page for page in PAGES if DOCS / "reference" in page.parents]  # one page uses the files of another
 STORIES = [DOCS / "tutorial.md", DOCS / "howto" / "resume.md"]  # whose commands build on each other
+PUBLIC_MODULES = ["explore", *(f"explore.{m.name}" for m in pkgutil.iter_modules(explore.__path__) if m.name[0] != "_")]
 MESSAGES = {"explore: note: ": 0, "explore: error: ": 2, "E  ": 1}  # how they begin, and with which code it ends
 TINY = [
     "experiment.episodes = 4",
