@@ -26,6 +26,8 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import Any, TypeVar
 
+__all__ = ["Column", "Marker", "Size", "TaskDescription", "Trace"]
+
 CURVES = ("sum", "mean", "max")
 SUMMARIES = ("latest", "sum", "mean", "best", "first")
 HIGHEST = 1e30  # number that can be drawn

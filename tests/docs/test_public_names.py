@@ -13,13 +13,10 @@ NOT_YET = ["explore.nn"]
 
 
 def exported(module):
-    """The names without an underscore that a module defines, or imports from other modules of explore."""
+    """The classes and functions that a module defines, or imports from modules of its own."""
     for statement in ast.parse(Path(module.__file__).read_text()).body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
             yield statement.name
-        elif isinstance(statement, ast.Assign | ast.AnnAssign):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
         elif isinstance(statement, ast.ImportFrom) and f"{statement.module}.".startswith(f"{module.__name__}."):
             yield from (alias.asname or alias.name for alias in statement.names)
 
