@@ -113,7 +113,8 @@ def _begin(folder: Path | None, wanted: _Wanted, resume: bool) -> Run:
     registry = discover(wanted.plugins)
     loaded = wanted.load(registry)
     experiment: Experiment = loaded.build()
-    for remark in [*map(str, registry.failed), *loaded.unused()]:
+    notes = loaded.unused()
+    for remark in [*map(str, registry.failed), *notes]:
         note(remark)
     _check_savable(experiment, registry)
     run = Run.create(
@@ -125,6 +126,7 @@ def _begin(folder: Path | None, wanted: _Wanted, resume: bool) -> Run:
         seeds=experiment.seeds,
         episodes=experiment.episodes,
         provenance=provenance(registry),
+        notes=notes,
         quiet=wanted.quiet,
     )
     if resume:

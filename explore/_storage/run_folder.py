@@ -68,6 +68,7 @@ class Run:
         seeds: Sequence[int],
         episodes: int,
         provenance: Mapping[str, Any],
+        notes: Sequence[str] = (),
         quiet: bool = False,
     ) -> Run:
         """A run in a new folder: the given one, or the first free of `runs/NAME`, `runs/NAME-2`, ..."""
@@ -83,6 +84,7 @@ class Run:
             "seeds": list(seeds),
             "episodes": episodes,
             "columns": list(columns),
+            "notes": list(notes),
             **provenance,
             "resumed": [],
         }
@@ -314,6 +316,7 @@ INFO: dict[str, Callable[[Any], bool]] = {
     "seeds": lambda value: _is_list(int)(value) and bool(value),
     "episodes": lambda value: type(value) is int,
     "columns": lambda value: _is_list(str)(value) and value[: len(EVERY_RUN)] == [*EVERY_RUN],
+    "notes": _is_list(str),
     "versions": lambda value: isinstance(value, dict),
     "plugins": lambda value: (
         _is_list(dict)(value)

@@ -1,12 +1,12 @@
 """Runs a sweep: checks every cell, starts what is missing, and says what became of each.
 
-    SWEEP/sweep.toml   the sweep: `explore sweep SWEEP/sweep.toml` goes on with it
+    SWEEP/sweep.toml   the sweep: `explore sweep SWEEP/sweep.toml` resumes it
           CELL/        a run folder like any other, one per cell
           .lock        held by the process that runs the sweep
 
 A cell is the command `explore run ... --resume` in a process of its own, since gin's configuration is
-global; a launcher starts it. So a cell has the bytes of the same run on its own, and whatever
-happened to it, the same command goes on with it.
+global; a launcher starts it. So a cell has the bytes of the same run on its own, and the same command
+resumes it, whatever happened to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,15 @@ from explore._running.provenance import provenance
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore._sweeps.grid import Cell, Sweep, read_sweep
-from explore._sweeps.progress import State, display
+from explore._sweeps.progress import CellState, show_progress
 from explore.errors import Interrupted, RunFailed, SweepFailed, UserError
 from explore.interfaces import Launcher, News, Task
 
 FILE = "sweep.toml"
 MANY = 64
-"""More cells than these want a `--yes`."""
+"""More cells than these need `--yes`."""
+Settings = dict[tuple[str, str], tuple[Any, str]]
+"""Values of launchers' parameters, by launcher and parameter, with the place where each is written."""
 
 
 def sweep(
@@ -63,41 +65,50 @@ def sweep(
     The arguments are the options of `explore sweep`; `recipes` may be the file of a sweep. What is in
     the folder `out` already is not run again. Raises `SweepFailed` if some cells failed, after the others.
     """
-    asked, folder = _asked(_listed(recipes), out)
-    settings, bindings = _settings(_listed(bindings))
+    asked, folder = _parse_request(_to_list(recipes), out)
+    settings, bindings = _split_settings(_to_list(bindings))
     asked = Sweep(
         asked.recipes,
-        (*asked.vary, *_listed(vary)),
+        (*asked.vary, *_to_list(vary)),
         (*asked.bind, *bindings),
-        tuple(int(seed) if isinstance(seed, np.integer) else seed for seed in seeds)
-        if seeds is not None
-        else asked.seeds,
-        tuple(dict.fromkeys((*asked.plugins, *_listed(plugins)))),
+        asked.seeds if seeds is None else tuple(int(s) if isinstance(s, np.integer) else s for s in seeds),
+        tuple(dict.fromkeys((*asked.plugins, *_to_list(plugins)))),
     )
     if asked.size > MANY and not yes:
         raise UserError(f"the grid has {asked.size} cells; add --yes if you mean it")
     registry = discover(asked.plugins)
     for failure in registry.failed:
         note(str(failure))
-    chosen = _launcher(registry, launcher, settings, jobs=jobs, address=address)
+    chosen = _build_launcher(registry, launcher, settings, jobs=jobs, address=address)
     cells = asked.cells()
-    _check(cells, asked, registry, allow_imports)
-    made_with = _digests(asked, registry)
+    _check_cells(cells, asked, registry, allow_imports)
+    made_with = _digest_sources(asked, registry)
     _check_folder(folder, asked, made_with)
-    going_on = _going_on(folder, allow_imports, launcher=launcher, address=address, jobs=jobs)
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(files.Lock(folder))
             if not (folder / FILE).exists():
-                files.write(folder / FILE, asked.text(made_with))
+                files.write(folder / FILE, asked.to_toml(made_with))
         except OSError as error:
             raise UserError(f"cannot write the sweep to {folder}: {error.strerror}; choose another --out") from error
-        _run(folder, cells, chosen, registry, asked, quiet, allow_imports, going_on)
+        states, tasks = _plan(cells, folder, asked.plugins, allow_imports)
+        if not quiet and len(tasks) < len(cells):
+            note(f"{len(cells) - len(tasks)} of {len(cells)} cells are done already")
+        with Interrupts() as interrupts:
+            _run(tasks, states, chosen, registry, interrupts, quiet)
+            resume = _resume_command(folder, allow_imports, launcher=launcher, address=address, jobs=jobs)
+            _conclude([*states.values()], interrupts.number, resume)
+        if not quiet:
+            print(f"{len(cells)} cells are done: {folder}", flush=True)
     return {cell.name: Run.open(folder / cell.name) for cell in cells}
 
 
-def _asked(recipes: Sequence[str], out: str | Path | None) -> tuple[Sweep, Path]:
+def _to_list(given: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
+
+
+def _parse_request(recipes: Sequence[str], out: str | Path | None) -> tuple[Sweep, Path]:
     """The sweep that is named, and its folder."""
     given = [recipe for recipe in recipes if recipe.endswith(".toml")]
     if any("\0" in word for word in (*recipes, str(out))):
@@ -115,10 +126,16 @@ def _asked(recipes: Sequence[str], out: str | Path | None) -> tuple[Sweep, Path]
     return asked, Path(out).expanduser()
 
 
+def _resume_command(folder: Path, allow_imports: bool, **options: Any) -> str:
+    given = {key: value for key, value in options.items() if value not in (None, "local")}
+    words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
+    return shlex.join(["explore", "sweep", str(folder / FILE), *words, *(["--allow-imports"] if allow_imports else [])])
+
+
 # Checks, before anything is written
 
 
-def _check(cells: Sequence[Cell], asked: Sweep, registry: Registry, allow_imports: bool) -> None:
+def _check_cells(cells: Sequence[Cell], asked: Sweep, registry: Registry, allow_imports: bool) -> None:
     """Raises `UserError` for the first cell whose configuration has a mistake."""
     places = {f'-b "{text}"': one.place for one in asked.varied() for text in one.bindings()}
     for cell in cells:
@@ -131,8 +148,8 @@ def _check(cells: Sequence[Cell], asked: Sweep, registry: Registry, allow_import
             raise UserError(message) from error
 
 
-def _digests(asked: Sweep, registry: Registry) -> dict[str, str]:
-    """What the recipes say, with what they include, and the files of plugins: as digests, to see changes."""
+def _digest_sources(asked: Sweep, registry: Registry) -> dict[str, str]:
+    """Digests of the recipes, with what they include, and of the files of plugins, to notice changes."""
     found = {}
     for recipe in asked.recipes:
         statements = [
@@ -157,7 +174,7 @@ def _check_folder(folder: Path, asked: Sweep, made_with: dict[str, str]) -> None
             raise UserError(f"{folder} holds something else than a sweep; choose another --out")
         return
     there, digests = read_sweep(folder / FILE)
-    differing = there.differences(asked)
+    differing = there.find_differences(asked)
     if differing:
         raise UserError(f"{folder} holds another sweep ({' and '.join(differing)} differ); choose another --out")
     edited = [name for name, digest in made_with.items() if digests.get(name, digest) != digest]
@@ -168,9 +185,10 @@ def _check_folder(folder: Path, asked: Sweep, made_with: dict[str, str]) -> None
 # Launchers
 
 
-def _settings(bindings: Sequence[str]) -> tuple[dict[tuple[str, str], tuple[Any, str]], list[str]]:
-    """The bindings of launchers' parameters, which are no part of a run: by launcher and parameter; and the rest."""
-    settings, rest = {}, []
+def _split_settings(bindings: Sequence[str]) -> tuple[Settings, list[str]]:
+    """The bindings of launchers' parameters, which are no part of a run; and the other bindings."""
+    settings: Settings = {}
+    rest = []
     for text in bindings:
         place = f'-b "{to_one_line(text)}"'
         statements = [statement for statement, _ in read_text(text, lambda line, place=place: place, Path())]  # type: ignore[misc]
@@ -182,10 +200,8 @@ def _settings(bindings: Sequence[str]) -> tuple[dict[tuple[str, str], tuple[Any,
     return settings, rest
 
 
-def _launcher(
-    registry: Registry, name: str, settings: dict[tuple[str, str], tuple[Any, str]], **options: Any
-) -> Launcher:
-    """The launcher of this name, capitals or not, with what the user set of it."""
+def _build_launcher(registry: Registry, name: str, settings: Settings, **options: Any) -> Launcher:
+    """The launcher of this name, in any case, with the settings of the user."""
     known = {one.name: one for one in registry.components.values() if one.slot == "launcher"}
     found = next((one for one in known.values() if one.name.casefold() == name.casefold()), None)
     if found is None:
@@ -212,47 +228,66 @@ def _launcher(
 # At work
 
 
-def _run(
-    folder: Path,
-    cells: Sequence[Cell],
-    launcher: Launcher,
-    registry: Registry,
-    asked: Sweep,
-    quiet: bool,
-    allow_imports: bool,
-    going_on: str,
-) -> None:
-    """Runs the cells that are not done; raises `Interrupted` or `SweepFailed` unless all are in the end."""
-    states = {cell.name: State(cell.name, folder / cell.name) for cell in cells}
-    for state in states.values():
+def _plan(
+    cells: Sequence[Cell], folder: Path, plugins: Sequence[str], allow_imports: bool
+) -> tuple[dict[str, CellState], list[Task]]:
+    """The states of all cells by their names, and a task for each that is not done."""
+    states, tasks = {}, []
+    for cell in cells:
+        state = states[cell.name] = CellState(cell.name, folder / cell.name)
         if _is_done(state.folder):
             state.state = "done"
-            state.look()
-    tasks = [
-        Task(cell.name, _words(cell, folder, asked.plugins, allow_imports), (folder / cell.name).absolute())
-        for cell in cells
-        if states[cell.name].state != "done"
-    ]
-    if not quiet and len(tasks) < len(cells):
-        note(f"{len(cells) - len(tasks)} of {len(cells)} cells are done already")
-    told: set[str] = set()
-    with Interrupts() as interrupts:
-        news_of = _news(launcher, registry, tasks, lambda: interrupts.number is not None)
-        with display(list(states.values()), quiet) as shown, closing(news_of):
-            for news in news_of:
-                state = states[news.task.name]
-                _take_in(state, news, interrupts.number is not None)
-                shown.show(state)
-                told |= _remarks(news.text) if news.code is not None else set()
-        for remark in sorted(told):
-            note(remark)
-        _conclude(folder, list(states.values()), interrupts.number, quiet, going_on)
+            state.refresh()
+        else:
+            place = state.folder.absolute()
+            tasks.append(Task(cell.name, _cell_command(cell, place, plugins, allow_imports), place))
+    return states, tasks
 
 
-def _news(
+def _is_done(folder: Path) -> bool:
+    try:
+        return Run.open(folder).status == "done"
+    except UserError:  # not begun, or damaged, which the cell itself reports
+        return False
+
+
+def _cell_command(cell: Cell, folder: Path, plugins: Sequence[str], allow_imports: bool) -> tuple[str, ...]:
+    """The words after `explore`, which mean the same in any working folder."""
+    recipe = str(Path(cell.recipe).absolute()) if os.path.isfile(cell.recipe) else cell.recipe
+    bound = [word for text in cell.bindings for word in ("-b", text)]
+    given = [str(Path(plugin).absolute()) if plugin.endswith(".py") else plugin for plugin in plugins]
+    loaded = [word for plugin in given for word in ("-p", plugin)]
+    allowed = ["--allow-imports"] if allow_imports else []
+    return ("run", recipe, *bound, *loaded, *allowed, "--out", str(folder), "--resume", "--quiet")
+
+
+def _run(
+    tasks: Sequence[Task],
+    states: dict[str, CellState],
+    launcher: Launcher,
+    registry: Registry,
+    interrupts: Interrupts,
+    quiet: bool,
+) -> None:
+    """Runs the tasks, keeps the states of their cells up to date, and passes on what the runs note, once each."""
+    notes: set[str] = set()
+    news_of = _launch(launcher, registry, tasks, lambda: interrupts.number is not None)
+    with show_progress([*states.values()], quiet) as show, closing(news_of):
+        for news in news_of:
+            state = states[news.task.name]
+            _update(state, news, interrupts.number is not None)
+            show(state)
+            if news.code is not None:
+                with suppress(UserError):  # it did not come as far as to have a folder
+                    notes.update(Run.open(state.folder).info["notes"])
+    for line in sorted(notes):
+        note(line)
+
+
+def _launch(
     launcher: Launcher, registry: Registry, tasks: Sequence[Task], asked_to_stop: Callable[[], bool]
 ) -> Generator[News, None, None]:
-    """What the launcher tells; what goes wrong in somebody's launcher is told with its name and line."""
+    """What the launcher reports; an error in the launcher of a plugin gets its name and line."""
     if not tasks:
         return
     try:
@@ -263,80 +298,39 @@ def _news(
         raise name_plugin_that_raised(error, registry) from error.__cause__
 
 
-def _is_done(folder: Path) -> bool:
-    try:
-        return Run.open(folder).status == "done"
-    except UserError:  # not begun, or damaged, of which the cell itself tells
-        return False
-
-
-def _words(cell: Cell, folder: Path, plugins: Sequence[str], allow_imports: bool) -> tuple[str, ...]:
-    """The command of a cell, which means the same in any working folder."""
-    recipe = str(Path(cell.recipe).absolute()) if os.path.isfile(cell.recipe) else cell.recipe
-    bound = [word for text in cell.bindings for word in ("-b", text)]
-    given = [str(Path(plugin).absolute()) if plugin.endswith(".py") else plugin for plugin in plugins]
-    loaded = [word for plugin in given for word in ("-p", plugin)]
-    allowed = ["--allow-imports"] if allow_imports else []
-    out = str((folder / cell.name).absolute())
-    return ("run", recipe, *bound, *loaded, *allowed, "--out", out, "--resume", "--quiet")
-
-
-def _take_in(state: State, news: News, stopping: bool) -> None:
-    """Brings a state up to date with the news."""
-    state.reason = ""
+def _update(state: CellState, news: News, stopping: bool) -> None:
     if news.code is None:
         state.state, state.reason = "running", news.text
         return
-    state.look()
+    state.refresh()
     if news.code == 0:
-        state.state = "done"
+        state.state, state.reason = "done", ""
     elif stopping and (news.code < 0 or news.code > 128):
-        state.state = "interrupted"
+        state.state, state.reason = "interrupted", ""
     elif news.code < 0:
-        state.state, state.reason = "killed", f"killed by {_signal(-news.code)}, again and again"
+        number = -news.code
+        name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
+        state.state, state.reason = "killed", f"killed by {name}, again and again"
     else:
-        lines = [line for line in news.text.splitlines() if line.strip()] or [f"exit code {news.code}"]
-        complaints = [line for line in lines if line.startswith("explore: ")]
-        last = (complaints or lines)[-1]
-        state.state, state.reason = "failed", last.removeprefix("explore: ").removeprefix("error: ")
+        state.state, state.reason = "failed", _find_reason(news)
 
 
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+def _find_reason(news: News) -> str:
+    """The last line that the cell complained with, or else the last that it wrote."""
+    lines = [line for line in news.text.splitlines() if line.strip()] or [f"exit code {news.code}"]
+    last = ([line for line in lines if line.startswith("explore: ")] or lines)[-1]
+    return last.removeprefix("explore: ").removeprefix("error: ")
 
 
-def _remarks(text: str) -> set[str]:
-    """What cells have to say of their configuration."""
-    start = "explore: note: "
-    lines = {line.removeprefix(start) for line in text.splitlines() if line.startswith(start)}
-    return {line for line in lines if line.endswith("has no effect in this run") or ": the macro " in line}
-
-
-def _conclude(folder: Path, states: Sequence[State], stopped: int | None, quiet: bool, going_on: str) -> None:
-    """Says how the sweep ended."""
+def _conclude(states: Sequence[CellState], stopped: int | None, resume: str) -> None:
+    """Raises `Interrupted` or `SweepFailed` unless all cells are done."""
     done = sum(state.state == "done" for state in states)
     failed = [state for state in states if state.state in ("failed", "killed")]
     width = max((len(state.name) for state in failed), default=0)
     for state in failed:
         note(f"failed: {state.name.ljust(width)}  {state.reason}")
     if stopped is not None and done < len(states):
-        raise Interrupted(f"{done} of {len(states)} cells are done; to go on: {going_on}", stopped)
+        raise Interrupted(f"{done} of {len(states)} cells are done; to go on: {resume}", stopped)
     if done < len(states):
         how = f"{len(states) - done} of {len(states)} cells failed, {done} are done"
-        raise SweepFailed(f"{how}; to try those again: {going_on}")
-    if not quiet:
-        print(f"{done} cells are done: {folder}", flush=True)
-
-
-def _going_on(folder: Path, allow_imports: bool, **options: Any) -> str:
-    """The command that goes on with a sweep."""
-    given = {key: value for key, value in options.items() if value not in (None, "local")}
-    words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
-    return shlex.join(["explore", "sweep", str(folder / FILE), *words, *(["--allow-imports"] if allow_imports else [])])
-
-
-def _listed(given: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
+        raise SweepFailed(f"{how}; to try those again: {resume}")

@@ -1,4 +1,4 @@
-"""Runs the cells of a sweep as processes of this machine, as many at a time as it has cores."""
+"""Runs the cells of a sweep as processes on this machine, as many at a time as it has cores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explore_launchers() -> list[type]:
 
 
 class Local(Launcher):
-    """Each cell is a process with one thread; one that gets killed begins again, twice at most.
+    """Each cell is a process with one thread; if it is killed it starts again, twice at most.
 
     Args:
       jobs: how many run at a time; None: as many as there are cores.
@@ -34,7 +34,7 @@ class Local(Launcher):
     def __init__(self, jobs: int | None = None):
         if jobs is not None and jobs < 1:
             raise ValueError(f"jobs must be at least 1, got {jobs!r}")
-        self.jobs = jobs or _cores()
+        self.jobs = jobs or _count_cores()
 
     def launch(self, tasks: Sequence[Task], asked_to_stop: Callable[[], bool]) -> Iterator[News]:
         waiting, running = deque(tasks), list[_Job]()
@@ -59,7 +59,7 @@ class Local(Launcher):
                         killed[job.task.name] += 1
                         waiting.appendleft(job.task)
                     else:
-                        yield News(job.task, code, job.output())
+                        yield News(job.task, code, job.read_output())
                 time.sleep(PAUSE)
         finally:
             for job in running:
@@ -82,22 +82,22 @@ class _Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _search_path()},
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _module_path()},
             process_group=0,  # Ctrl-C reaches this process alone, which then asks each cell once
         )
         return cls(task, process, stderr)
 
-    def output(self) -> str:
+    def read_output(self) -> str:
         with self.stderr as file:
             file.seek(0)
             return file.read().decode(errors="replace")
 
 
-def _cores() -> int:
-    """Those that this process may use, where the system tells."""
+def _count_cores() -> int:
+    """Those that this process may use, where the system says."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _search_path() -> str:
+def _module_path() -> str:
     """Where this process finds modules, the user's plugins among them."""
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path)

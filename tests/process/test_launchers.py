@@ -289,4 +289,4 @@ def test_cells_of_a_lost_node_go_on_elsewhere_to_the_bytes_of_the_local_launcher
 @needs_ray
 def test_a_cluster_that_is_not_there_gets_one_line(folder, capsys):
     assert main(["sweep", "pins_deep_sea", "--out", "out", "--launcher", "ray", "--address", "nonsense"]) == 2
-    assert "there is no Ray cluster to be had at nonsense" in capsys.readouterr().err
+    assert "no Ray cluster is available at nonsense" in capsys.readouterr().err

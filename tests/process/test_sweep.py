@@ -19,7 +19,7 @@ from explore._storage.files import Lock
 from explore._storage.run_folder import Run
 from explore._sweeps import progress as sweep_table
 from explore._sweeps.grid import Sweep, read_sweep
-from explore._sweeps.progress import LiveTable, Progress, State, progress
+from explore._sweeps.progress import CellState, Progress, draw_table, read_progress
 from explore.errors import SweepFailed
 
 TARGETS = "agent.Indexed.target = [@selection.MeanArgmax, @selection.SampledArgmax]"
@@ -99,7 +99,7 @@ def test_recipes_of_one_name_in_two_folders_are_told_apart():
 
 def test_a_sweep_is_read_as_it_was_written(folder):
     sweep = Sweep(("pins_deep_sea", 'q"\\.gin'), (SIZES,), ("a.B.c = 'ä\x7f\n'",), (0, 2), ("p.py",))
-    (folder / "x.toml").write_text(sweep.text({"p.py": "digest"}))
+    (folder / "x.toml").write_text(sweep.to_toml({"p.py": "digest"}))
     assert read_sweep(folder / "x.toml") == (sweep, {"p.py": "digest"})
 
 
@@ -132,8 +132,8 @@ def test_a_sweep_written_by_hand_takes_seeds_as_on_the_command_line(folder):
         (varied("agent.Indexed.target = [@prior.Additive]"), "prior.Additive does not fit agent.Indexed.target"),
         (["-b", "value.MLP.hiden = (1,)"], "did you mean 'hidden'?"),
         (["--seeds", "0-x"], "is not a seed"),
-        (["--jobs", "0"], "--jobs must be a whole number of at least 1, got '0'"),
-        (["--jobs", "many"], "--jobs must be a whole number of at least 1, got 'many'"),
+        (["--jobs", "0"], "--jobs must be an integer of at least 1, got '0'"),
+        (["--jobs", "many"], "--jobs must be an integer of at least 1, got 'many'"),
         (["--launcher", "locale"], "there is no such launcher; did you mean 'local'?"),
         (["--address", "here"], "launcher.Local has no parameter 'address'"),
         (["-b", "launcher.Local.jobs = 'two'"], "jobs must be a whole number or None, got 'two'"),
@@ -176,9 +176,9 @@ def test_a_sweep_over_recipes_needs_a_folder(capsys):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("recipes = 'x'", "recipes must be a list of texts"),
-        ("recipes = [1]", "recipes must be a list of texts"),
-        ("seeds = [0, 'x']", "seeds must be a text such as '0-4' or a list of whole numbers"),
+        ("recipes = 'x'", "recipes must be a list of strings"),
+        ("recipes = [1]", "recipes must be a list of strings"),
+        ("seeds = [0, 'x']", "seeds must be a string such as '0-4' or a list of integers"),
         ("seeds = 3", "seeds must be"),
         ("varied = []", "a sweep has no 'varied'; did you mean 'vary'?"),
         ("recipes = [", "cannot be read"),
@@ -233,7 +233,7 @@ def test_a_cell_has_the_bytes_of_the_same_run_on_its_own(folder, capsys):
 
 def test_only_what_is_missing_runs_by_the_same_command_and_by_the_file(folder, capsys):
     """Also: from Python, and with the file of a sweep."""
-    (folder / "mine.toml").write_text(Sweep(("pins_deep_sea",), (SIZES,), TINY).text())
+    (folder / "mine.toml").write_text(Sweep(("pins_deep_sea",), (SIZES,), TINY).to_toml())
     runs = explore.sweep("mine.toml", quiet=True)
     assert list(runs) == ["size=4", "size=5"]
     assert {run.status for run in runs.values()} == {"done"}
@@ -262,10 +262,12 @@ def test_a_recipe_edited_since_is_refused(folder, capsys):
     assert "out was made with another mine.gin, edited since" in capsys.readouterr().err
 
 
-def test_a_binding_without_effect_is_noted_once(capsys):
+def test_a_binding_without_effect_is_noted_once(folder, capsys):
     assert start(*varied("uncertainty.Ensemble.size = [2, 3]"), *bound("environment.DeepSea.size = 4")) == 0
     notes = [line for line in capsys.readouterr().err.splitlines() if "has no effect" in line]
     assert len(notes) == 2
+    [recorded] = Run.open(folder / "out" / "size=2").info["notes"]
+    assert f"explore: note: {recorded}" in notes
 
 
 def test_a_cell_that_fails_does_not_stop_the_others_and_is_tried_again(folder, capsys):
@@ -381,21 +383,21 @@ def test_progress_is_read_from_the_end_of_a_long_file(folder, monkeypatch):
     ]
     (folder / "episodes.csv").write_text("\n".join(["seed,episode,return,length,steps,index,seconds", *rows, "0,301,"]))
     expected = sum(episode % 7 + 0.5 for episode in range(201, 301)) / 100
-    assert progress(folder / "episodes.csv") == Progress(300, pytest.approx(expected), 30.0)
+    assert read_progress(folder / "episodes.csv") == Progress(300, pytest.approx(expected), 30.0)
     monkeypatch.setattr(sweep_table, "TAIL", 30)
-    assert progress(folder / "episodes.csv").episode == 300
+    assert read_progress(folder / "episodes.csv").episode == 300
 
 
 def test_a_run_without_episodes_has_no_progress(folder):
     (folder / "episodes.csv").write_text("seed,episode,return,length,steps,seconds\n")
-    assert progress(folder / "episodes.csv") is None
+    assert read_progress(folder / "episodes.csv") is None
 
 
 def test_a_live_table_shows_every_cell_or_those_that_matter(folder):
     console = Console(width=80, height=8, file=io.StringIO())
-    states = [State(f"size={n}", folder / f"{n}", "done", progress=Progress(7, 0.25, 61)) for n in range(9)]
+    states = [CellState(f"size={n}", folder / f"{n}", "done", progress=Progress(7, 0.25, 61)) for n in range(9)]
     states[8].state = "running"
-    console.print(LiveTable(states, console).table())
+    console.print(draw_table(states, console.height))
     shown = console.file.getvalue()
     assert re.search(r"size=8 +running +7/0 +0.25 +0:01:01", shown)
     assert "1 running, 8 done" in shown
