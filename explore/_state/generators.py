@@ -2,96 +2,101 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from explore._state.kinds import Misfit
+from explore._state.walk import MISSING, Misfit, Reader, Tree, Writer, describe
 
-BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-POSITIONS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1}  # numpy does not look, and reads there
-
-
-def state_of(generator: Any) -> Any:
-    """In plain data and arrays."""
-    read, _ = _access(generator)
-    return read(generator)
+LIMITS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1, "children": 1_000_000}
+"""The highest of numbers that numpy does not check before it uses them."""
 
 
-def set_state(generator: Any, state: Any, name: str) -> None:
-    """Raises `Misfit` for a state of another form than the generator's own."""
-    read, write = _access(generator)
-    _check_alike(state, read(generator), name)
-    write(generator, state)
+class Access(NamedTuple):
+    """How a state is read and written, in plain data and arrays; and how a generator is made where there is none."""
+
+    kind: type
+    make: Callable[[], Any]
+    get_state: Callable[[Any], Any]
+    set_state: Callable[[Any, Any], None]
 
 
-MOST_CHILDREN = 1_000_000
+def _get_numpys(generator: np.random.Generator) -> dict[str, Any]:
+    bits = generator.bit_generator
+    return {**bits.state, "children": bits.seed_seq.n_children_spawned}  # type: ignore[attr-defined]
 
 
-def new_generator(called: str, state: Any, name: str) -> Any:
-    """One that can take the state, where there is none: these classes are known, whoever wrote the tree."""
-    if called == "Generator":
-        inside = state.get("bit_generator") if isinstance(state, dict) else None
-        return np.random.Generator(getattr(np.random, inside)(0)) if inside in BIT_GENERATORS else torch.Generator()
-    if called in ("RandomState", *BIT_GENERATORS):
-        return getattr(np.random, called)(0)
-    if called == "Random":
-        return random.Random(0)
-    raise Misfit(f"{name} is a generator of an unknown kind, {called!r}")
-
-
-def _numpys(generator: np.random.BitGenerator) -> dict[str, Any]:
-    return {**generator.state, "children": generator.seed_seq.n_children_spawned}  # type: ignore[attr-defined]
-
-
-def _set_numpys(generator: np.random.BitGenerator, state: dict[str, Any]) -> None:
-    generator.state = {key: value for key, value in state.items() if key != "children"}
-    more = state["children"] - generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
-    if not 0 <= more <= MOST_CHILDREN:
+def _set_numpys(generator: np.random.Generator, state: dict[str, Any]) -> None:
+    bits = generator.bit_generator
+    bits.state = {key: value for key, value in state.items() if key != "children"}
+    more = state["children"] - bits.seed_seq.n_children_spawned  # type: ignore[attr-defined]
+    if more < 0:
         raise ValueError(f"it cannot have {state['children']} children")
-    generator.seed_seq.spawn(more)  # type: ignore[attr-defined]
+    bits.seed_seq.spawn(more)  # type: ignore[attr-defined]
 
 
-def _pythons(generator: random.Random) -> dict[str, Any]:
-    version, words, gauss = generator.getstate()
-    return {"version": version, "words": np.array(words, np.int64), "gauss": gauss}
+def _get_pythons(generator: random.Random) -> dict[str, Any]:
+    version, words, gauss = generator.getstate()  # gauss: the other of a pair of normal numbers, or None
+    return {"version": version, "words": np.array(words, np.int64), "gauss": math.nan if gauss is None else gauss}
 
 
 def _set_pythons(generator: random.Random, state: dict[str, Any]) -> None:
-    generator.setstate((state["version"], tuple(state["words"].tolist()), state["gauss"]))
+    gauss = None if math.isnan(state["gauss"]) else state["gauss"]
+    generator.setstate((state["version"], tuple(state["words"].tolist()), gauss))
 
 
-ACCESS: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
-    np.random.RandomState: (lambda g: g.get_state(legacy=False), lambda g, state: g.set_state(state)),
-    np.random.Generator: (lambda g: _numpys(g.bit_generator), lambda g, state: _set_numpys(g.bit_generator, state)),
-    np.random.BitGenerator: (lambda g: _numpys(g), lambda g, state: _set_numpys(g, state)),
-    torch.Generator: (lambda g: g.get_state().numpy(), lambda g, state: g.set_state(torch.from_numpy(state))),
-    random.Random: (_pythons, _set_pythons),
+ACCESS = {
+    "Generator": Access(np.random.Generator, np.random.default_rng, _get_numpys, _set_numpys),
+    "RandomState": Access(
+        np.random.RandomState, np.random.RandomState, lambda g: g.get_state(legacy=False), lambda g, s: g.set_state(s)
+    ),
+    "Random": Access(random.Random, random.Random, _get_pythons, _set_pythons),
+    "torch.Generator": Access(
+        torch.Generator, torch.Generator, lambda g: g.get_state().numpy(), lambda g, s: g.set_state(torch.from_numpy(s))
+    ),
 }
-"""How a state is read and written."""
+NAMES = {access.kind: name for name, access in ACCESS.items()}
 
 
-def _access(generator: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
-    return next(access for kind, access in ACCESS.items() if isinstance(generator, kind))
+def is_generator(thing: Any) -> bool:
+    return type(thing) in NAMES
 
 
-def _check_alike(state: Any, own: Any, name: str) -> None:
-    kinds = {type(state), type(own)}
-    if len(kinds) > 1 and kinds != {float, type(None)}:  # Python's may have half a pair of normal numbers left
-        raise Misfit(f"{name} has a {type(state).__name__}, expected a {type(own).__name__}")
-    if isinstance(own, dict):
-        if state.get("bit_generator") != own.get("bit_generator"):
-            raise Misfit(f"{name} is a state of {state.get('bit_generator')}, expected {own.get('bit_generator')}")
-        if state.keys() != own.keys():
-            raise Misfit(f"{name} has {sorted(state)}, expected {sorted(own)}")
+def write_generator(walk: Writer, thing: Any, name: str) -> Tree:
+    called = NAMES[type(thing)]
+    return {"$generator": [called, walk.write_data(ACCESS[called].get_state(thing), name)]}
+
+
+def read_generator(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
+    called, tree = content
+    access, state = ACCESS[called], walk.read_data(tree, name)
+    if fresh is MISSING or fresh is None or not walk.claim(fresh):
+        fresh = access.make()
+    elif type(fresh) is not access.kind:
+        raise Misfit(f"{name} is a {called}, expected {describe(fresh)}")
+    _check_form(state, access.get_state(fresh), name)
+    access.set_state(fresh, state)
+    return walk.begin(fresh)
+
+
+def _check_form(state: Any, own: Any, name: str) -> None:
+    """Raises `Misfit` for a state of another form than the generator's own, which numpy would take."""
+    if isinstance(own, dict) and isinstance(state, dict) and state.keys() == own.keys():
         for key in own:
-            _check_alike(state[key], own[key], f"{name}[{key!r}]")
-            if key in POSITIONS and not 0 <= state[key] <= POSITIONS[key]:
-                raise Misfit(f"{name}[{key!r}] is {state[key]}, expected at most {POSITIONS[key]}")
-    elif isinstance(own, np.ndarray) and (state.shape, state.dtype) != (own.shape, own.dtype):
-        raise Misfit(f"{name} has shape {state.shape} of {state.dtype}, expected {own.shape} of {own.dtype}")
-    elif isinstance(own, int) and not 0 <= state < 2**128:
-        raise Misfit(f"{name} is not an unsigned integer")
+            _check_form(state[key], own[key], f"{name}.{key}")
+    elif isinstance(own, dict) or _form(state) != _form(own):
+        raise Misfit(f"{name} is {_form(state)}, expected {_form(own)}")
+    elif isinstance(own, int) and not 0 <= state <= LIMITS.get(name.rpartition(".")[2], 2**128 - 1):
+        raise Misfit(f"{name} is {state}, which is not a state of this generator")
+
+
+def _form(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        return f"an array of {leaf.dtype} of shape {leaf.shape}"
+    if isinstance(leaf, dict):
+        return f"a dict of {', '.join(map(str, leaf))}"
+    return repr(leaf) if isinstance(leaf, str) else describe(leaf)  # such as the name of a bit generator

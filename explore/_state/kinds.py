@@ -1,185 +1,84 @@
-"""What kind of thing it is: asked of what is captured, and of the fresh thing that a tree is put on."""
+"""The kinds of things that can be saved, in the order in which they are recognised."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import inspect
-import logging
-import random
-import re
-import types
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import deque
 from enum import Enum
-from pathlib import PurePath
 from typing import Any
 
-import dm_env
 import numpy as np
 import torch
-from dm_env import specs
-from torch import Tensor, nn
 
-Tree = Any
-"""None, bool, int, finite float, str, list[Tree], dict[str, Tree], or an array."""
+from explore._state import data, generators, objects
+from explore._state.walk import Kind, Kinds, Misfit, Reader, Tree, Writer, describe
 
-DEEPEST = 75  # levels of things in things: each may be five of the tree, which Python and its json have to walk
-ARRAYS = "biufcU"  # the kinds of numpy's dtypes that are saved
 
-FIXED = (
-    specs.Array,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.MethodWrapperType,
-    types.WrapperDescriptorType,
-    types.MethodDescriptorType,
-    types.ModuleType,
-    types.EllipsisType,
-    type,
-    functools.partial,
-    type(functools.cache(len)),
-    np.ufunc,
-    np.dtype,
-    torch.dtype,
-    torch.device,
-    re.Pattern,
-    logging.Logger,
-    PurePath,
+def _write_itself(walk: Writer, thing: Any, name: str) -> Tree:
+    return thing
+
+
+def _read_itself(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
+    raise Misfit(f"{name} has a mark that it does not need")
+
+
+# fmt: off
+KINDS = Kinds(
+    # What a tree holds as it is
+    *(Kind("$itself", kind, _write_itself, _read_itself) for kind in (type(None), bool, str)),
+    Kind("$int", int, data.write_int, _read_itself),
+    Kind("$float", float, data.write_float, data.read_float),
+    # Values
+    Kind("$bytes", bytes,
+         lambda walk, thing, name: {"$bytes": np.frombuffer(thing, np.uint8)},
+         lambda walk, fresh, content, name: data.load_leaf(content, name).tobytes()),
+    Kind("$range", range,
+         lambda walk, thing, name: {"$range": [thing.start, thing.stop, thing.step]},
+         lambda walk, fresh, content, name: range(*content)),
+    Kind("$size", torch.Size,
+         lambda walk, thing, name: {"$size": list(thing)},
+         lambda walk, fresh, content, name: torch.Size(content)),
+    Kind("$tuple", tuple,
+         lambda walk, thing, name: {"$tuple": data.write_items(walk, thing, name)},
+         lambda walk, fresh, content, name: tuple(
+             data.read_items(walk, fresh if type(fresh) is tuple else (), content, name))),
+    Kind("$frozenset", frozenset, data.write_set,
+         lambda walk, fresh, content, name: frozenset(data.read_items(walk, (), content, name))),
+    Kind("$fixed", objects.is_fixed, objects.write_fixed, objects.read_fixed),
+    Kind("$enum", lambda thing: isinstance(thing, Enum), data.write_enum, data.read_enum),
+    Kind("$named", lambda thing: isinstance(thing, tuple) and hasattr(thing, "_fields"),
+         data.write_named, data.read_named),
+    Kind("$scalar", lambda thing: isinstance(thing, np.generic) and thing.dtype.kind in data.ARRAYS,
+         lambda walk, thing, name: {"$scalar": np.asarray(thing)},
+         lambda walk, fresh, content, name: data.load_leaf(content, name).reshape(())[()]),
+    # What changes in place
+    Kind("$list", list, data.write_list, data.read_list, is_mutable=True),
+    Kind("$deque", deque, data.write_deque, data.read_deque, is_mutable=True),
+    Kind("$set", set, data.write_set, data.read_set, is_mutable=True),
+    *(Kind("$dict", kind, data.write_dict, data.read_dict, is_mutable=True) for kind in data.MAPPINGS),
+    Kind("$array", data.is_array, _write_itself, data.read_array, is_mutable=True),
+    Kind("$tensor", data.is_tensor, data.write_tensor, data.read_tensor, is_mutable=True),
+    Kind("$generator", generators.is_generator,
+         generators.write_generator, generators.read_generator, is_mutable=True),
+    Kind("$state", objects.saves_itself, objects.write_state, objects.read_state, is_mutable=True),
+    Kind("$object", objects.is_object, objects.write_object, objects.read_object, is_mutable=True),
 )
-"""What the configuration fixes: it is not saved, and the fresh one is left as it is."""
-
-CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-PLAIN = (bool, int, float, complex, str, bytes, range, Enum, np.generic, np.ndarray, Tensor, *CONTAINERS)
-"""Data, which can be made anew where the fresh object has none."""
-
-KNOWN: dict[str, type] = {"TimeStep": dm_env.TimeStep, "StepType": dm_env.StepType}
-MAPPINGS: dict[str, type] = {"OrderedDict": OrderedDict, "Counter": Counter, "defaultdict": defaultdict}
-NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128 bfloat16"
-TENSORS: dict[str, torch.dtype] = {name: getattr(torch, name) for name in NUMBERS.split()}
-GENERATORS = (np.random.RandomState, np.random.Generator, np.random.BitGenerator, torch.Generator)
-
-TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
-HEAP_TYPE = 1 << 9  # in a class's flags: made by a class statement, or by an extension that imitates one
-POINTER = np.dtype(np.intp).itemsize
+# fmt: on
 
 
-class Unsavable(Exception):
-    """A thing has state that cannot be saved; says which, and what to do."""
+def capture(thing: Any, name: str, *, parameters: bool = True) -> Tree:
+    """The state of a thing, called `name` in messages. Arrays are not copied: use the tree before the thing goes on.
+
+    `parameters=False` leaves out torch's parameters, which may be views of what is saved elsewhere.
+    """
+    return Writer(KINDS, parameters).write(thing, name)
 
 
-class Misfit(Exception):
-    """A tree does not fit the thing it is put on. One line, whatever it quotes of a stranger's tree."""
+def restore(thing: Any, tree: Tree, name: str) -> Any:
+    """Puts a state back, in place where the thing is mutable; returns what now stands in its place.
 
-    def __init__(self, message: str):
-        super().__init__("".join(letter if letter.isprintable() else "?" for letter in message[:500]))
-
-
-class _Missing:
-    """Stands for what the fresh object does not have."""
-
-
-MISSING = _Missing()
-
-
-def live_tag(thing: Any) -> str | None:
-    """The tag of what is not plain data and can only be filled, never made anew (but for generators)."""
-    if isinstance(thing, GENERATORS) or type(thing) is random.Random:
-        return "$generator"
-    if isinstance(thing, (Enum, Tensor, *FIXED)):
-        return None
-    if _has_own_state_dict(type(thing)):
-        return "$state"
-    if isinstance(thing, nn.Module):
-        return "$module"
-    return "$object" if _is_made_of_attributes(type(thing)) else None
-
-
-def _has_own_state_dict(kind: type) -> bool:
-    # Of the class, as a wrapper that passes on all it does not know would answer with the wrapped one's.
-    methods = [getattr(kind, method, None) for method in ("state_dict", "load_state_dict")]
-    return all(map(callable, methods)) and methods != [nn.Module.state_dict, nn.Module.load_state_dict]
-
-
-def _is_made_of_attributes(kind: type) -> bool:
-    """Whether its state is in its dict and slots: an extension's class keeps more where nobody sees it."""
-    classes = [cls for cls in kind.__mro__ if cls not in (object, types.SimpleNamespace)]
-    members = [member for cls in classes for member in vars(cls).values()]
-    slots = sum(isinstance(member, types.MemberDescriptorType) for member in members)
-    known = slots + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
-    return kind.__basicsize__ <= object.__basicsize__ + POINTER * known and all(
-        cls.__flags__ & HEAP_TYPE and not isinstance(vars(cls).get("__new__"), types.BuiltinFunctionType)
-        for cls in classes
-    )
-
-
-def fixed_name(thing: Any) -> str | None:
-    """What a fixed thing is called: one that has another name by now has changed after all."""
-    if not isinstance(thing, (*FIXED, nn.Parameter)):
-        return None
-    if isinstance(thing, functools.partial):
-        return f"partial of {fixed_name(thing.func)}"
-    return str(getattr(thing, "__qualname__", type(thing).__name__))
-
-
-def is_frozen(thing: Any) -> bool:
-    return dataclasses.is_dataclass(thing) and type(thing).__dataclass_params__.frozen  # type: ignore[union-attr]
-
-
-def attributes(thing: Any) -> dict[str, Any]:
-    """What its dict and its slots hold, without asking its class, which may answer something else."""
-    found = dict(_own_dict(thing) or {})
-    for name, slot in _slots(type(thing)).items():
-        try:
-            found[name] = slot.__get__(thing)
-        except AttributeError:
-            continue
-    hidden = TORCHS_OWN if isinstance(thing, nn.Module) else frozenset()
-    return {name: value for name, value in found.items() if not _is_dunder(name) and name not in hidden}
-
-
-def set_attribute(thing: Any, name: str, value: Any) -> None:
-    if name in (slots := _slots(type(thing))):
-        slots[name].__set__(thing, value)
-    else:
-        _own_dict(thing)[name] = value  # type: ignore[index]
-
-
-def delete_attribute(thing: Any, name: str) -> None:
-    if name in (slots := _slots(type(thing))):
-        slots[name].__delete__(thing)
-    else:
-        del _own_dict(thing)[name]  # type: ignore[union-attr]
-
-
-def can_be_added(thing: Any, name: str) -> bool:
-    """Whether a tree may give it an attribute: none that changes what the object does."""
-    of_class = inspect.getattr_static(type(thing), name, None)
-    shadows = callable(of_class) or isinstance(of_class, classmethod)
-    torchs = isinstance(thing, nn.Module) and name in TORCHS_OWN
-    homeless = _own_dict(thing) is None and name not in _slots(type(thing))
-    return not (_is_dunder(name) or shadows or torchs or homeless)
-
-
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
-
-
-def _slots(kind: type) -> dict[str, Any]:
-    members = (item for cls in reversed(kind.__mro__) for item in vars(cls).items())
-    return {name: member for name, member in members if isinstance(member, types.MemberDescriptorType)}
-
-
-def _own_dict(thing: Any) -> dict[str, Any] | None:
-    try:
-        return object.__getattribute__(thing, "__dict__")
-    except AttributeError:
-        return None
-
-
-def describe(thing: Any) -> str:
-    """For messages: "a list", "an array of object", "nothing"."""
-    if thing is None or thing is MISSING:
-        return "nothing"
-    kind = f"array of {thing.dtype}" if type(thing) is np.ndarray else type(thing).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+    After a `Misfit` the thing may be half restored: build it again.
+    """
+    value = Reader(KINDS).read(thing, tree, name)
+    if thing is not None and type(value) is not type(thing):
+        raise Misfit(f"{name} is {describe(value)}, expected {describe(thing)}")
+    return value

@@ -622,7 +622,10 @@ def test_an_environment_that_cannot_be_saved_is_refused_before_the_run(capsys):
     bindings = ["experiment.environment = @environment.Walk"]
     assert start("--quiet", *options, bindings=bindings) == 2
     [line] = errors(capsys)
-    assert "weather is a generator, which cannot be saved; give Walk state_dict and load_state_dict" in line
+    assert (
+        "weather is a generator, which cannot be saved; give the object that holds it state_dict and load_state_dict"
+        in line
+    )
     assert line.endswith('or do without checkpoints: -b "experiment.checkpoint_minutes = None"')
     assert not Path("out").exists()
 

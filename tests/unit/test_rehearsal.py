@@ -348,7 +348,10 @@ def test_third_parties_that_can_be_resumed(build):
 @pytest.mark.parametrize(
     "build, message",
     [
-        (WithGenerator, r"^environment\.moves is a generator, which cannot be saved; give WithGenerator state_dict"),
+        (
+            WithGenerator,
+            r"^environment\.moves is a generator, which cannot be saved; give the object that holds it state_dict",
+        ),
         (CountsInItsClass, "^environment does not go on the same after it is put back .*; give it state_dict"),
         (CountsInAClosure, "^environment does not go on the same after it is put back .*; give it state_dict"),
         (ForgetsItsTime, "^environment does not go on the same after it is put back"),
@@ -356,7 +359,10 @@ def test_third_parties_that_can_be_resumed(build):
             FailsWhenPutBack,
             r"^environment does not go on after it is put back \(AttributeError: .*; give it state_dict",
         ),
-        (BuildsABoard, r"^environment\.board holds a Holder that a newly built one does not have; give BuildsABoard"),
+        (
+            BuildsABoard,
+            r"^environment\.board holds a Holder that a newly built one does not have; give the object that",
+        ),
     ],
 )
 def test_third_parties_that_cannot_be_resumed(build, message):

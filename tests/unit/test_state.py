@@ -28,10 +28,9 @@ from explore_plugins.deep_sea import DeepSea
 from stateful import ENVIRONMENTS, Holder
 from torch import nn
 
-from explore._state import Misfit, Unsavable, capture, check_fits, restore, restore_data, skeleton
-from explore._state.generators import BIT_GENERATORS
-from explore._state.kinds import DEEPEST
-from explore._state.restore import TAGS
+from explore._state import Misfit, Unsavable, capture, check_fits, restore, skeleton
+from explore._state.kinds import KINDS
+from explore._state.walk import DEEPEST
 from explore.streams import Streams
 
 torch.set_num_threads(1)
@@ -101,12 +100,11 @@ VALUES = {
     "bool": True,
     "int": -7,
     "an int of 128 bits": 2**128 - 1,
-    "an int of 20,000 bits": -(2**20_000) - 5,
+    "an int of 1,000 bits": -(2**1000) - 5,
     "float": 0.1,
     "the other zero": [math.copysign(1, -0.0), -0.0],
     "infinite": [math.inf, -math.inf],
     "not a number": math.nan,
-    "complex": complex(1, math.inf),
     "str": "Lärm \ud800 \x00",
     "bytes": b"\x00\xff",
     "no bytes": b"",
@@ -116,7 +114,6 @@ VALUES = {
     "numpy's int": np.int32(-3),
     "numpy's bool": np.bool_(True),
     "numpy's NaN": np.float32(np.nan),
-    "numpy's str": np.str_("abc"),
     "list": [1, "a", [None, 2.5], []],
     "tuple": (1, (2, [3])),
     "set": {1, "a", (2, None)},
@@ -139,10 +136,8 @@ VALUES = {
     "array of no dimension": np.array(3),
     "empty array": np.zeros((0, 3), np.int8),
     "bools": np.array([True, False]),
-    "words": np.array(["a", "long one"]),
     "tensor": torch.arange(6).view(2, 3).t(),
     "scalar tensor": torch.tensor(2.5),
-    "bfloat16": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
     "size": torch.Size([3, 4]),
     "time step": dm_env.restart(np.zeros(3)),
     "last time step": dm_env.termination(np.float32(1), {"a": np.ones(2)}),
@@ -155,13 +150,13 @@ def test_plain_data_comes_back_as_it_was(value):
     fresh = Holder(value=None)
     assert moved(Holder(value=value), fresh) is fresh
     assert_same(fresh.value, value)
-    assert_same(restore_data(through_json(capture(value, "it")), "it"), value)
+    assert_same(restore(None, through_json(capture(value, "it")), "it"), value)
     assert_same(moved(value, copy.deepcopy(value)), value)
 
 
 def test_long_lists_of_numbers_are_one_array():
     for numbers in ([0.5] * 1000, [3] * 1000, [True] * 1000, [np.float64(2)] * 1000):
-        ((_, leaf),) = capture(numbers, "it").items()
+        (leaf,) = leaves(capture(numbers, "it"))
         assert isinstance(leaf, np.ndarray) and len(leaf) == 1000
 
 
@@ -170,7 +165,7 @@ def test_arrays_are_not_copied_when_captured_and_never_shared_when_restored():
     tree = capture({"array": array, "tensor": tensor}, "it")
     assert tree["array"] is array
     array[0], tensor[0] = 1, 1
-    for new in (restore_data(tree, "it"), restore({}, tree, "it")):
+    for new in (restore(None, tree, "it"), restore({}, tree, "it")):
         array[0], tensor[0] = 5, 5
         assert new["array"][0] == new["tensor"][0] == 1
         array[0], tensor[0] = 1, 1
@@ -213,14 +208,14 @@ def test_an_array_of_another_form_or_that_is_read_only_is_replaced():
 
 
 def test_namedtuples_and_enumerations_take_their_class_from_what_is_there():
-    fresh = Holder(point=Point(0, np.zeros(2)), colour=Colour.RED, by_colour={Colour.RED: 0}, points={Point(0, 0)})
+    fresh = Holder(point=Point(0, np.zeros(2)), colour=Colour.RED)
     array = fresh.point.y
     moved(
-        Holder(point=Point([1], np.ones(2)), colour=Colour.BLUE, by_colour={Colour.BLUE: 1}, points={Point(1, 2)}),
+        Holder(point=Point([1], np.ones(2)), colour=Colour.BLUE),
         fresh,
     )
     assert type(fresh.point) is Point and fresh.point.x == [1] and fresh.point.y is array and array.all()
-    assert fresh.colour is Colour.BLUE and fresh.by_colour == {Colour.BLUE: 1} and fresh.points == {Point(1, 2)}
+    assert fresh.colour is Colour.BLUE
     for value in (Point(1, 2), Colour.RED):
         with pytest.raises(Misfit, match=r"it\.value holds a (Point|Colour) that a newly built one does not have"):
             moved(Holder(value=value), Holder(value=None))
@@ -230,14 +225,12 @@ GENERATORS: dict[str, Callable[[], Any]] = {
     "RandomState": lambda: np.random.RandomState(1),
     "random.Random": lambda: random.Random(1),
     "torch.Generator": lambda: torch.Generator().manual_seed(1),
-    "a bit generator": lambda: np.random.PCG64(1),
-} | {name: functools.partial(lambda kind: np.random.Generator(kind(1)), getattr(np.random, name))
-     for name in BIT_GENERATORS}  # fmt: skip
+    "numpy's Generator": lambda: np.random.default_rng(1),
+}
+OTHERS = [np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64]
 
 
 def draws(generator: Any) -> list[float]:
-    if isinstance(generator, np.random.BitGenerator):
-        return generator.random_raw(5).tolist()
     if isinstance(generator, torch.Generator):
         return torch.randn(5, generator=generator).tolist()
     if isinstance(generator, random.Random):
@@ -258,6 +251,16 @@ def test_generators_go_on_where_they_were_also_for_closures_that_hold_them(make)
     expected = draws(used)
     assert draw() == expected
     assert draws(new) == expected
+
+
+@pytest.mark.parametrize("bits", OTHERS)
+def test_generators_of_other_bits_go_on_where_there_is_one(bits):
+    used, fresh = (np.random.Generator(bits(1)) for _ in range(2))
+    draws(used)
+    tree = through_json(capture(used, "it"))
+    assert draws(restore(fresh, tree, "it")) == draws(used)
+    with pytest.raises(Misfit, match=r"^it.* is .*, expected "):
+        restore(None, tree, "it")
 
 
 def test_a_state_of_another_generator_is_a_misfit():
@@ -376,11 +379,11 @@ def test_a_frozen_dataclass_is_a_value_and_constants_stay_constant():
 
 
 def test_what_a_constant_holds_knows_its_classes():
-    start = Holder(now=Position(0, {Colour.RED: 1}), seen=Position(0, {Colour.RED}))  # type: ignore[arg-type]
+    start = Holder(now=Position(0, [Colour.RED]), seen=Position(0, (Colour.RED,)))  # type: ignore[list-item, arg-type]
     constants = start.now.path, start.seen.path
-    moved(Holder(now=Position(0, {Colour.BLUE: 2}), seen=Position(0, {Colour.BLUE})), start)  # type: ignore[arg-type]
-    assert (start.now.path, start.seen.path) == ({Colour.BLUE: 2}, {Colour.BLUE})
-    assert constants == ({Colour.RED: 1}, {Colour.RED})
+    moved(Holder(now=Position(0, [Colour.BLUE]), seen=Position(0, (Colour.BLUE,))), start)  # type: ignore[list-item, arg-type]
+    assert (start.now.path, start.seen.path) == ([Colour.BLUE], (Colour.BLUE,))
+    assert constants == ([Colour.RED], (Colour.RED,))
 
 
 def test_plain_data_may_take_the_place_of_plain_data_only():
@@ -399,9 +402,8 @@ def test_what_was_given_up_is_given_up_again(old):
 
 @pytest.mark.parametrize("thing", [1, [2], Holder(), nn.Linear(1, 1), np.random.RandomState(0)])
 def test_the_state_of_a_thing_is_not_nothing(thing):
-    for tree in (None, {"$shared": [0, None]}):
-        with pytest.raises(Misfit, match=r"^it is nothing, expected an? "):
-            restore(thing, tree, "it")
+    with pytest.raises(Misfit, match=r"^it is nothing, expected an? "):
+        restore(thing, None, "it")
 
 
 def test_the_thing_itself_keeps_its_type_too():
@@ -415,7 +417,7 @@ def test_the_thing_itself_keeps_its_type_too():
 def test_an_object_that_the_fresh_one_lacks_is_a_misfit_that_says_what_to_do():
     expected = (
         r"^it\.board holds a Position that a newly built one does not have; "
-        "give Holder the methods state_dict and load_state_dict$"
+        "give the object that holds it state_dict and load_state_dict$"
     )
     for fresh in (Holder(board=None), Holder()):
         with pytest.raises(Misfit, match=expected):
@@ -563,11 +565,11 @@ def test_parameters_left_out_are_left_out_wherever_they_are_held():
 
 
 def test_parameters_of_another_shape_are_a_misfit():
-    with pytest.raises(Misfit, match=r"it\.weight has shape \(2, 3\), expected \(2, 2\)"):
+    with pytest.raises(Misfit, match=r"it\._parameters\['weight'\] has shape \(2, 3\), expected \(2, 2\)"):
         moved(nn.Linear(3, 2), nn.Linear(2, 2))
     with pytest.raises(Misfit, match="parameters"):
         tree = capture(nn.Linear(2, 2), "it")
-        del tree["$module"][1]["parameters"]["bias"]
+        del tree["$object"][1]["_parameters"]["bias"]
         restore(nn.Linear(2, 2), tree, "it")
 
 
@@ -659,13 +661,20 @@ def a_generator():
         (ValueError("a"), "a ValueError"),
         (random.SystemRandom(), "a SystemRandom"),
         (torch.zeros(2).to_sparse(), "a Tensor"),
+        (torch.zeros(2, dtype=torch.bfloat16), "a Tensor"),
         (type("Words", (list,), {})(), "a Words"),
+        (1j, "a complex"),
+        (2**20_000, "an integer of 20,001 bits"),
+        (np.array(["a"]), "an array of <U1"),
+        (np.str_("a"), "a str_"),
+        (np.random.PCG64(0), "a PCG64"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_saved_is_named_with_what_to_do(thing, called):
     with pytest.raises(
-        Unsavable, match=rf"^it\.moves\[1\] is {called}.*, which cannot be saved; give Holder state_dict"
+        Unsavable,
+        match=rf"^it\.moves\[1\] is {called}.*, which cannot be saved; give the object that holds it state_dict",
     ):
         capture(Holder(moves=[0, thing]), "it")
 
@@ -676,7 +685,7 @@ def test_files_cannot_be_saved(tmp_path):
 
 
 def test_objects_cannot_be_keys():
-    for thing in ({Holder()}, {Holder(): 1}, {(1, Holder()): 1}):
+    for thing in ({Holder()}, {Holder(): 1}, {Colour.RED: 1}, {(1, Holder()): 1}):
         with pytest.raises((Unsavable, Misfit)):
             moved(Holder(x=thing), Holder(x=type(thing)()))
 
@@ -690,7 +699,7 @@ def test_what_is_too_deep_is_refused_in_both_directions():
     with pytest.raises(Misfit, match="levels deep"):
         restore([], deep, "it")
     with pytest.raises(Misfit, match="levels deep"):
-        restore_data(deep, "it")
+        restore(None, deep, "it")
 
 
 def test_what_is_just_not_too_deep_is_saved():
@@ -711,13 +720,8 @@ HOSTILE = [
     {"$tuple": [1], "more": 2},
     {"$same": 0},
     {"$same": []},
-    {"$shared": [0, {"$same": 0}]},
-    {"$shared": ["a", []]},
-    {"$shared": 1},
-    {"$shared": [0, {"$shared": [1, []]}]},
-    {"$shared": [0, [{"$shared": [0, []]}]]},
-    {"$int": "x"},
-    {"$int": 3},
+    {"$shared": [0, []]},
+    [{"$same": 5}],
     {"$float": "1"},
     {"$float": []},
     math.nan,
@@ -731,19 +735,22 @@ HOSTILE = [
     {"$enum": ["TimeStep", "first"]},
     {"$enum": ["StepType", "__class__"]},
     {"$set": [[1]]},
-    {"$dict": [[1, 2], [1, 3]]},
-    {"$dict": [[[], 2]]},
-    {"$mapping": ["Popen", []]},
+    {"$dict": ["dict", [[[], 2]]]},
+    {"$dict": ["dict", [1]]},
+    {"$dict": ["Popen", []]},
     {"$deque": ["a", []]},
-    {"$tensor": ["float32", "cpu", np.zeros(2)]},
-    {"$tensor": ["float64", "nowhere", np.zeros(2)]},
+    {"$tensor": ["cpu", np.zeros(2)]},
+    {"$tensor": ["nowhere", np.zeros(2), False, None]},
+    {"$tensor": ["cpu", [1], False, None]},
     {"$generator": ["RandomState", {}]},
     {"$generator": ["Popen", {"bit_generator": "__loader__"}]},
     {"$object": ["Holder", {}]},
     {"$object": 3},
-    {"$module": ["Linear", {}]},
+    {"$object": ["Linear", {}]},
     {"$state": ["Careful", {}]},
     {"$fixed": "len"},
+    {"$fixed": ["len"]},
+    {"$itself": 1},
     {1: 2},
     object(),
     (1,),
@@ -757,7 +764,7 @@ def test_malformed_trees_are_misfits(tree):
         with pytest.raises(Misfit, match=r"^it"):
             restore(fresh, tree, "it")
     with pytest.raises(Misfit, match=r"^it"):
-        restore_data(tree, "it")
+        restore(None, tree, "it")
 
 
 def zoo() -> Holder:
@@ -816,7 +823,7 @@ def edit(tree: Any, rng: random.Random) -> None:
         case 3:
             node[key] = rng.choice(leaves(tree))
         case 4 if isinstance(node, dict):
-            node[rng.choice(["x", "step", "__class__", *TAGS])] = node.pop(key)
+            node[rng.choice(["x", "step", "__class__", *KINDS.by_tag])] = node.pop(key)
         case _:
             node.append(rng.choice(nonsense)) if isinstance(node, list) else node.update(x=rng.choice(nonsense))
 
@@ -830,7 +837,7 @@ def test_nothing_but_misfits_comes_of_random_edits():
         tree = copied(original)
         for _ in range(rng.choice([1, 1, 2, 5])):
             edit(tree, rng)
-        for attempt in (lambda tree: restore(zoo(), tree, "it"), lambda tree: restore_data(tree, "it")):
+        for attempt in (lambda tree: restore(zoo(), tree, "it"), lambda tree: restore(None, tree, "it")):
             try:
                 attempt(tree)
             except Misfit as misfit:
