@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from subprocess import DEVNULL, Popen
 from typing import IO
 
 from explore import hookimpl
@@ -70,17 +70,17 @@ class Local(Launcher):
 @dataclass(frozen=True)
 class _Job:
     task: Task
-    process: subprocess.Popen
+    process: Popen
     stderr: IO[bytes]
 
     @classmethod
     def start(cls, task: Task) -> _Job:
         # A file, as a pipe that nobody reads could fill up.
         stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        process = subprocess.Popen(
+        process = Popen(
             [sys.executable, "-P", "-m", "explore", *task.words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
             stderr=stderr,
             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": _module_path()},
             process_group=0,  # Ctrl-C reaches this process alone, which then asks each cell once

@@ -148,7 +148,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize(("recipe", "bindings"), PARTS.values(), ids=PARTS)
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(recipe, bindings):
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(recipe, bindings, only_traced):
     stop = stopping()
     assert start("--quiet", *stop, recipe=recipe, bindings=bindings) == 130
     assert resume(*stop) == 0

@@ -110,7 +110,7 @@ def test_a_network_without_an_axis_of_lanes_is_refused():
 
 
 @pytest.mark.parametrize("compile", [False, True])
-def test_a_network_without_parameters_is_no_obstacle(compile):
+def test_a_network_without_parameters_is_no_obstacle(compile, only_traced):
     agent = build(uncertainty=Constant, compile=compile)
     rows = live(agent, 8)
     assert rows[0][-1]["mean_loss"] > 0
@@ -150,7 +150,7 @@ class FrozenLifted(ValueNetwork):
 
 @pytest.mark.parametrize("compile", [False, True])
 @pytest.mark.parametrize(("parts", "part"), [({"uncertainty": Frozen}, 1), ({"value": FrozenLifted}, 0)])
-def test_what_is_frozen_is_not_trained(parts, part, compile):
+def test_what_is_frozen_is_not_trained(parts, part, compile, only_traced):
     agent = build(**parts, compile=compile)
     stack = agent.function.stacks[part]
     before = {name: tensor.clone() for name, tensor in stack.view_parameters(stack.buffer[0]).items()}
@@ -173,7 +173,15 @@ COMPILED = {
 
 
 @pytest.mark.parametrize("parts", COMPILED.values(), ids=COMPILED)
-def test_the_compiled_step_learns_as_the_eager_one(parts):
+def test_the_compiled_step_learns_as_the_eager_one(parts, only_traced):
+    compare_with_eager(parts)
+
+
+def test_the_generated_code_learns_as_the_eager_step():
+    compare_with_eager(PINS)
+
+
+def compare_with_eager(parts):
     eager, compiled = (build(**(parts | {"compile": compile})) for compile in (False, True))
     live(eager, 8)
     live(compiled, 8)

@@ -68,6 +68,8 @@ NEEDED = {
     "environment.CartpoleSwingup": {"max_time": 0.5},
     "agent.Indexed": PINS,
 }
+COMPILED = ("value.MLP", "uncertainty.SoftplusHeads", "uncertainty.Hypermodel", "objective.SampledTD")
+"""With compile = True, which is slow: one or two of each slot whose code is in the update step."""
 BUILT_INS = {name: one for name, one in discover().components.items() if one.source == "built in"}
 
 
@@ -82,7 +84,8 @@ def test_a_built_in_component_keeps_every_promise(name):
     if name == "observer.TensorBoard":
         pytest.importorskip("tensorboard")
     component = BUILT_INS[name]
-    getattr(explore.testing, f"check_{component.slot}")(component.cls, **NEEDED.get(name, {}))
+    options = Options() if name in COMPILED else QUICK
+    getattr(explore.testing, f"check_{component.slot}")(component.cls, options, **NEEDED.get(name, {}))
 
 
 @pytest.mark.parametrize("parameters", [{"train_heads": "masked"}, {"heads": 1, "hidden": ()}])
