@@ -115,3 +115,9 @@ def test_an_installed_package_adds_a_command(folder, monkeypatch, capsys):
     [command] = [text for text, _ in commands(page, "explore hello")]
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out == "Hello World!\n"
+
+
+def test_the_code_for_notebooks_runs_from_top_to_bottom(folder, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    program = "\n".join(blocks(DOCS / "howto" / "notebooks.md", "python"))
+    subprocess.run([sys.executable, "-c", program], check=True)
