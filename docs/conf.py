@@ -1,13 +1,18 @@
 """The settings of the site that `make docs` builds from these pages."""
 
+import argparse
+import os
 import re
 from typing import ClassVar
 
 import sphinx.pycode.parser
+from docutils import nodes
+from docutils.parsers.rst import Directive
 from pygments import token
 from pygments.lexer import RegexLexer
 
 import explore
+from explore._cli.parser import build_parser
 
 # A comment beside an attribute is its documentation, as Sphinx has it for those that begin with #:
 sphinx.pycode.parser.comment_re = re.compile(r"^\s*#:? ?(?!type:|fmt:|noqa)(.*)\r?\n?$")
@@ -53,6 +58,20 @@ class GinLexer(RegexLexer):
     }
 
 
+class CommandHelp(Directive):
+    """What `explore COMMAND --help` prints, for every command."""
+
+    def run(self):
+        os.environ["COLUMNS"] = "88"
+        parser = build_parser(["--help"])
+        [commands] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+        shown = []
+        for name, command in commands.choices.items():
+            shown.append(nodes.rubric(text=f"explore {name}"))
+            shown.append(nodes.literal_block(text=command.format_help(), language="none"))
+        return shown
+
+
 def to_restructured_text(app, what, name, obj, options, lines):
     """Docstrings are Markdown: `code` in single backticks, and code blocks that are indented after an empty line."""
     paragraphs = re.split(r"(\n\n(?= {4}).*?(?=\n *\n {0,3}\S|\Z))", "\n".join(lines), flags=re.DOTALL)
@@ -69,4 +88,5 @@ def _literal(match):
 
 def setup(app):
     app.add_lexer("gin", GinLexer)
+    app.add_directive("command-help", CommandHelp)
     app.connect("autodoc-process-docstring", to_restructured_text, priority=400)  # before napoleon reads it

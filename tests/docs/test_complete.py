@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from pages import DOCS, REFERENCE, REPOSITORY, blocks
 from parameter_table import PAGE, TABLE, parameter_table
 
 from explore import hooks
+from explore._cli.parser import COMMANDS
 from explore._config.gin_files import list_recipes
 
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 RECIPES, HOOK_TABLE, DESIGN = (
     DOCS / f"{name}.md" for name in ("reference/gin", "reference/hooks", "concepts/architecture")
 )
@@ -27,6 +30,11 @@ def test_every_hook_is_documented_and_implemented_by_an_example_that_is_run(hook
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_named_in_a_test(hook):
     assert any(hook in path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
+
+
+def test_every_command_is_listed():
+    listed = set(re.findall(r"^\| `explore ([\w-]+)", (DOCS / "reference" / "commands.md").read_text(), re.MULTILINE))
+    assert listed == {*COMMANDS, *PROJECT["entry-points"]["explore.commands"]}
 
 
 def test_every_recipe_is_listed():
