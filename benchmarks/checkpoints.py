@@ -15,7 +15,7 @@ from pathlib import Path
 
 import explore
 from explore._config.gin_files import format_binding
-from explore._running.run_writer import RunWriter
+from explore._running.trainer import Trainer
 
 
 def main() -> None:
@@ -26,20 +26,20 @@ def main() -> None:
     parser.add_argument("-b", dest="bindings", action="append", default=[])
     options = parser.parse_args()
     bindings = [format_binding("experiment.episodes", options.episodes), *options.bindings]
-    save = RunWriter._save
+    save = Trainer._save
     took: list[float] = []
 
-    def timed(writer: RunWriter) -> None:
+    def timed(trainer: Trainer) -> None:
         before = written()
         start = time.perf_counter()
-        save(writer)
+        save(trainer)
         took.append(time.perf_counter() - start)
-        episode = writer.experiment.progress.episode
-        size = sum(file.stat().st_size for file in writer.run.checkpoints.folder.rglob("*") if file.is_file())
+        episode = trainer.experiment.progress.episode
+        size = sum(file.stat().st_size for file in trainer.run.checkpoints.folder.rglob("*") if file.is_file())
         new = written() - before
         print(f"episode {episode:6,}: {took[-1]:6.2f} s, {new / 1e6:7.1f} MB written, {size / 1e6:7.1f} MB in all")
 
-    RunWriter._save = timed  # type: ignore[method-assign]
+    Trainer._save = timed  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         start = time.perf_counter()
         explore.run(options.recipe, bindings=bindings, seeds=range(options.seeds), out=Path(folder, "run"), quiet=True)

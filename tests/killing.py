@@ -32,16 +32,17 @@ from explore_plugins.indexed_agent import Indexed
 from explore._cli import main as cli
 from explore._learning.learner import Learner
 from explore._running.experiment import Experiment
-from explore._storage import episodes_csv as csv_rows
 from explore._storage import files
 from explore._storage.checkpoints import StoredArray
+from explore._storage.episodes_csv import format_rows
 from explore._storage.run_folder import Run
+from explore._storage.run_writer import RunWriter
 
 CALLS = (
     *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),
     *((Indexed, name) for name in ("begin_episode", "learn", "act", "observe", "learn_online", "begin_evaluation")),
     *((Experiment, name) for name in ("state_dict", "load_state_dict")),
-    *((Run, name) for name in ("resume", "add")),
+    *((RunWriter, name) for name in ("resume", "add_rows")),
     (Learner, "_update"),
 )
 """Methods before and after which there is a moment."""
@@ -103,7 +104,7 @@ def at_new_points(seen: set[tuple[str, int]], sort: Callable[[str, int], tuple[s
 
 def held(number: int, place: Path) -> Blow:
     """Waits before the n-th rows are written until there is a file PLACE/sent: so long the run cannot end."""
-    here, parent = at(number, "call before Run.add"), os.getpid()
+    here, parent = at(number, "call before RunWriter.add_rows"), os.getpid()
 
     def blow(moment: str) -> None:
         if here(moment) is not None:
@@ -261,20 +262,20 @@ def watch(passed: Callable[[str], None]) -> None:
     files.crash_point = lambda point: passed(f"point {generic(point)}")
     for cls, name in CALLS:
         _tell_calls(cls, name, passed)
-    add = Run.add
+    add_rows = RunWriter.add_rows
 
-    @wraps(add)
-    def torn(run: Run, rows: Any) -> None:
-        path, text = run.folder / "episodes.csv", csv_rows._text(run.info["columns"], rows).encode()
+    @wraps(add_rows)
+    def torn(writer: RunWriter, rows: Any) -> None:
+        path, text = writer.episodes.path, format_rows(writer.episodes.columns, rows).encode()
         size = path.stat().st_size
         with path.open("r+b", buffering=0) as file:
             file.seek(size)
             file.write(text[: len(text) * 2 // 3])
-            passed("call amid Run.add")
+            passed("call amid RunWriter.add_rows")
             file.truncate(size)
-        add(run, rows)
+        add_rows(writer, rows)
 
-    Run.add = torn  # type: ignore[method-assign]
+    RunWriter.add_rows = torn  # type: ignore[method-assign]
 
 
 def _tell_calls(cls: type, name: str, passed: Callable[[str], None]) -> None:

@@ -15,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from explore._analysis.statistics import KaplanMeier, survival
-from explore._config.gin_files import read_bindings, strip_scope
+from explore._config.gin_files import read_bindings
+from explore._config.same_results import WITHIN_A_CONFIGURATION, relevant_bindings
 from explore._storage.run_folder import Run
 from explore.errors import UserError
 from explore.tasks import TaskDescription
 
-NO_DIFFERENCE = (
-    "experiment.seeds", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.",
-)  # fmt: skip
-"""How the names of parameters begin in which runs of one configuration may differ."""
 HIGHEST = 1e30  # that a number of a run may be
 OPTIONAL = ("solved_at", "score", "normalised_return", "size", "states", "actions", "horizon", "mass")
 """What a seed's entry of `summary.json` may have, beside what every seed's has."""
@@ -139,8 +136,7 @@ def configurations(runs: Sequence[Run]) -> list[Configuration]:
     """The configurations of runs, named; raises `UserError` if a seed of one is there twice."""
     found: dict[tuple[tuple[str, str], ...], Configuration] = {}
     for run in runs:
-        every = read_bindings(run.config)
-        bindings = {name: value for name, value in every.items() if not strip_scope(name).startswith(NO_DIFFERENCE)}
+        bindings = relevant_bindings(run.config, WITHIN_A_CONFIGURATION)
         one = found.setdefault(tuple(sorted(bindings.items())), Configuration(bindings, run.summary["task"]))
         for seed in run.summary["seeds"]:
             if seed in one.seeds:

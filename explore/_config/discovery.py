@@ -12,7 +12,8 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,18 @@ class Registry:
     def hook(self) -> Any:
         """Calls a hook of every plugin: `registry.hook.explore_run_started(run=run)`."""
         return self._manager.hook
+
+    @contextmanager
+    def registered(self, plugins: Iterable[object]) -> Iterator[None]:
+        """Has hooks call these objects too, for as long as it lasts."""
+        plugins = list(plugins)
+        for plugin in plugins:
+            self._manager.register(plugin)
+        try:
+            yield
+        finally:
+            for plugin in plugins:
+                self._manager.unregister(plugin)
 
     def add(self, candidate: _Candidate) -> None:
         """Takes in a plugin, or raises `UserError` with the reason and changes nothing."""

@@ -12,15 +12,13 @@ import dm_env
 import numpy as np
 import torch
 
-from explore._learning.rehearsal import rehearse_resume
 from explore._running.description import describe
 from explore._running.loop import Progress, evaluate_episode, train
 from explore._running.regret import Regret
-from explore._running.visits import beliefs, track_visits
+from explore._running.visits import track_visits
 from explore._state import Tree, capture, check_fits, restore, skeleton
 from explore._storage.episodes_csv import episode_columns
 from explore._storage.snapshots import is_due
-from explore._values.parts import make_up_observations
 from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.streams import Streams, global_generators, integer_seed
 
@@ -64,43 +62,52 @@ class Experiment:
         threads: int = 1,
         device: str = "cpu",
     ):
-        counts = {
-            "episodes": episodes, "evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every,
-            "snapshots": snapshots, "threads": threads,
-        }  # fmt: skip
-        for name, number in counts.items():
-            if number is not None and number < 1:
-                raise ValueError(f"{name} must be at least 1, got {number!r}")
-        if threads > 256:
-            raise ValueError(f"threads must be at most 256, got {threads!r}")
-        if checkpoint_minutes is not None and not checkpoint_minutes >= 0:
-            raise ValueError(f"checkpoint_minutes must be None or at least 0, got {checkpoint_minutes!r}")
         self.episodes, self.evaluate_every, self.stop_when_solved = episodes, evaluate_every, stop_when_solved
-        self.checkpoint_minutes, self.checkpoint_every = checkpoint_minutes, checkpoint_every
-        self.seeds, self.threads, self.snapshots = _checked_seeds(seeds), threads, snapshots
+        self.checkpoint_minutes, self.checkpoint_every, self.snapshots = checkpoint_minutes, checkpoint_every, snapshots
+        self.seeds, self.threads = _check_seeds(seeds), threads
+        self._check_settings()
         self.observers = [observer() for observer in observers]
-        self._build: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
-        self.environments = [self._build(seed) for seed in self.seeds]
-        self.evaluators = [self._build(seed) for seed in self.seeds] if evaluate_every else []
-        self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
-        if stop_when_solved and not self.judges[0].decides:
-            kind = type(self.judges[0]).__name__
-            raise ValueError(f"stop_when_solved makes no sense here: {kind} defines no criterion for solved")
-        models = [env.true_model() for env in self.environments if hasattr(env, "true_model")]
-        spec = _spec(self.environments[0], models[0].observations if models else None)
-        self.agent: Agent = agent(spec, Streams(self.seeds), _checked_device(device))  # type: ignore[call-arg]
-        tells_policy = type(self.agent).policy is not Agent.policy
-        self.regret = Regret(models) if models and tells_policy else None
-        measured = {"regret": self.regret, "evaluation": evaluate_every}
-        own = [name for name, there in measured.items() if there is not None]
-        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
+        self._build_task(environment)
+        self._build_agent(agent, _check_device(device))
+        self.columns = self._list_columns()
         self.description = describe(self.environments[0], self.judges[0], self.columns)
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
         self.visits = track_visits(self.environments[0], len(self.seeds))
-        beliefs(
-            self.agent, make_up_observations(spec, Streams(self.seeds)["check"], 2).numpy()
-        )  # before it is too late
         self._skeleton: Tree = None  # of the state when newly built
+
+    def _check_settings(self) -> None:
+        for name in ("episodes", "evaluate_every", "checkpoint_every", "snapshots", "threads"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1, got {number!r}")
+        if self.threads > 256:
+            raise ValueError(f"threads must be at most 256, got {self.threads!r}")
+        if self.checkpoint_minutes is not None and not self.checkpoint_minutes >= 0:
+            raise ValueError(f"checkpoint_minutes must be None or at least 0, got {self.checkpoint_minutes!r}")
+
+    def _build_task(self, environment: type[dm_env.Environment]) -> None:
+        """Environments and judges, one of each per seed."""
+        self.build_environment: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
+        self.environments = [self.build_environment(seed) for seed in self.seeds]
+        self.evaluators = [self.build_environment(seed) for seed in self.seeds] if self.evaluate_every else []
+        self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
+        if self.stop_when_solved and not self.judges[0].decides:
+            name = getattr(self.environments[0], "task", type(self.environments[0]).__name__)
+            raise ValueError(f"stop_when_solved has no effect: {name} defines no criterion for solved")
+
+    def _build_agent(self, agent: type[Agent], device: torch.device) -> None:
+        """The agent of all seeds; and its regret, where the environment tells the truth and the agent its policy."""
+        models = [env.true_model() for env in self.environments if hasattr(env, "true_model")]
+        self.spec = _describe(self.environments[0], models[0].observations if models else None)
+        self.agent: Agent = agent(self.spec, Streams(self.seeds), device)  # type: ignore[call-arg]
+        tells_policy = type(self.agent).policy is not Agent.policy
+        self.regret = Regret(models) if models and tells_policy else None
+
+    def _list_columns(self) -> tuple[str, ...]:
+        """The columns of `episodes.csv`."""
+        measured = {"regret": self.regret, "evaluation": self.evaluate_every}
+        own = [name for name, there in measured.items() if there is not None]
+        return episode_columns(self.agent.columns, self.judges[0].columns, own)
 
     @property
     def has_checkpoints(self) -> bool:
@@ -120,15 +127,15 @@ class Experiment:
         while not self.is_over:
             yield next(rows)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """What there is to picture if a snapshot is due after the episode at hand, see `explore._storage.snapshots`."""
+    def take_snapshot(self) -> dict[str, np.ndarray]:
+        """The arrays of a snapshot if one is due after the latest episode, see `explore._storage.snapshots`."""
         if self.visits is None or not (self.snapshot_is_due or (self.snapshots is not None and self.is_over)):
             return {}
         return self.visits.picture(self.agent)
 
     @property
     def snapshot_is_due(self) -> bool:
-        """Whether there is one after the episode at hand however long the run goes on."""
+        """Whether one is due after the latest episode, however many are still to come."""
         return self.snapshots is not None and is_due(self.progress.episode, self.snapshots)
 
     def _measure(self, episode: int) -> dict[str, Sequence[float]]:
@@ -167,15 +174,18 @@ class Experiment:
         for name, thing in self._changing().items():
             restore(thing, state.get(name), name)
 
-    def check_savable(self) -> None:
-        """Raises `Unsavable` if the experiment, newly built, could not be resumed exactly."""
+    def record_skeleton(self) -> None:
+        """To be called when newly built: later states are checked to fit. Raises `Unsavable`."""
         self._skeleton = skeleton(self.state_dict())
-        rehearse_resume(lambda: self._build(self.seeds[0]), f"environment.{type(self.environments[0]).__name__}")
 
     def _changing(self) -> dict[str, Any]:
-        task = _Task(self.environments, self.evaluators, self.judges)
-        seen = {"progress": self.progress, "visits": self.visits}
-        return {"agent": self.agent, "task": task, **seen, "generators": global_generators()}
+        return {
+            "agent": self.agent,
+            "task": _Task(self.environments, self.evaluators, self.judges),
+            "progress": self.progress,
+            "visits": self.visits,
+            "generators": global_generators(),
+        }
 
 
 @dataclass
@@ -187,7 +197,7 @@ class _Task:
     judges: list[Judge]
 
 
-def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
+def _describe(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
     observation, actions = environment.observation_spec(), environment.action_spec()
     if not isinstance(observation, dm_env.specs.Array):
         raise ValueError(f"environment must have an observation_spec that is a dm_env.specs.Array, got {observation!r}")
@@ -196,18 +206,18 @@ def _spec(environment: dm_env.Environment, stages: np.ndarray | None) -> Spec:
     return Spec(observation, int(actions.num_values), environment.reward_spec(), stages)
 
 
-def _checked_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+def _check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     every = range(min(seeds, MOST_SEEDS + 1)) if isinstance(seeds, int) else seeds
     if len(every) > MOST_SEEDS:
         raise ValueError(f"seeds must be at most {MOST_SEEDS:,}, got {seeds!r}")
     if not every or min(every) < 0 or len(set(every)) < len(every):
-        raise ValueError(f"seeds must be different whole numbers of at least 0 such as (0, 1, 2), got {seeds!r}")
+        raise ValueError(f"seeds must be different integers of at least 0 such as (0, 1, 2), got {seeds!r}")
     return tuple(every)
 
 
-def _checked_device(device: str) -> torch.device:
+def _check_device(device: str) -> torch.device:
     try:
         torch.zeros(1, device=device).item()
         return torch.device(device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"device {device!r} is not to be had here: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"device {device!r} is not available: {str(error).splitlines()[0]}") from error

@@ -1,6 +1,6 @@
-"""What a run is made with: versions, plugins and the machine; and what has changed of it since.
+"""What a run is made with: versions, plugins and the machine; and what has changed since.
 
-The same seed gives the same bytes only with the same of all these, so a run is not resumed with
+The same seed gives the same bytes only if all these are the same, so a run is not resumed with
 others unless the user insists.
 """
 
@@ -19,12 +19,10 @@ from explore_plugins import BUILT_INS
 
 from explore import __version__
 from explore._config.discovery import Registry
-from explore._config.gin_files import read_bindings, strip_scope
+from explore._config.same_results import WHEN_RESUMED, relevant_bindings
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
-FREE = ("experiment.episodes", "experiment.checkpoint_", "experiment.snapshots", "experiment.observers", "observer.")
-"""How the names of parameters begin that may be others when a run is resumed: they change nothing so far."""
 
 
 def provenance(registry: Registry) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def provenance(registry: Registry) -> dict[str, Any]:
 
 
 def _own_code() -> str:
-    """A digest of explore's own code and that of its built-in plugins: in a checkout the version says little."""
+    """A digest of the code of explore and its built-in plugins: in a checkout the version says little."""
     digest = hashlib.sha256()
     plugins = [Path(file) for name in BUILT_INS if (file := getattr(sys.modules.get(name), "__file__", None))]
     for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *plugins]):
@@ -53,7 +51,7 @@ def _own_code() -> str:
 
 
 def machine() -> str:
-    """What of the processor decides how numbers are rounded."""
+    """The properties of the processor that decide how numbers are rounded."""
     vendor = ""
     if Path("/proc/cpuinfo").is_file():
         lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
@@ -61,8 +59,8 @@ def machine() -> str:
     return " ".join(filter(None, (platform.machine(), vendor, torch.backends.cpu.get_cpu_capability())))
 
 
-def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two provenances and changes results, each in words: `torch 2.12.0 (now 2.13.0)`."""
+def describe_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The differences between two provenances that change results, each in words: `torch 2.12.0 (now 2.13.0)`."""
     differing = [
         f"{name} {then['versions'].get(name)} (now {version})"
         for name, version in now["versions"].items()
@@ -84,16 +82,14 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return differing
 
 
-def rebound(before: str, after: str) -> list[str]:
-    """The parameters whose values differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
-    old, new = read_bindings(before), read_bindings(after)
-    names = [
-        name for name in {**old, **new} if old.get(name) != new.get(name) and not strip_scope(name).startswith(FREE)
-    ]
+def describe_changed_bindings(before: str, after: str) -> list[str]:
+    """The parameters that differ between two configurations: `value.MLP.hidden = (50,) (now (64,))`."""
+    old, new = (relevant_bindings(config, WHEN_RESUMED) for config in (before, after))
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     return [f"{name} = {old.get(name, '(not set)')} (now {new.get(name, '(not set)')})" for name in names]
 
 
-def given_plugins(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def list_user_plugins(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The plugins that the user named with `-p` when the run was made."""
     return [plugin for plugin in _foreign(info) if not str(plugin.get("source")).startswith("entry point")]
 

@@ -1,6 +1,6 @@
-"""`episodes.csv`: a row per seed and episode, appended as a run goes, and cut back to what a checkpoint knows.
+"""`episodes.csv`: a row per seed and episode, appended as a run goes, and truncated to those of a checkpoint.
 
-A checkpoint refers to the rows that belong to it by a mark, their number of bytes and checksum.
+A checkpoint refers to its rows by a mark, their number of bytes and checksum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Mark = Mapping[str, Any]
 
 
 def episode_columns(*own: Sequence[str]) -> tuple[str, ...]:
-    """All columns of `episodes.csv`, given those of the agent, of the judge and of what else is measured."""
+    """All columns of `episodes.csv`, given those of the agent, of the judge and of other measurements."""
     names = (*EVERY_RUN, *chain(*own), *WALL_CLOCK)
     for name in names:
         if names.count(name) > 1:
@@ -38,22 +38,22 @@ def episode_columns(*own: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-class Rows:
+class EpisodesFile:
     """The rows of a run, in a file with these columns."""
 
     def __init__(self, path: Path, columns: Sequence[str]):
         self.path, self.columns = path, columns
-        self.header = _text(columns, [{name: name for name in columns}])
+        self.header = format_rows(columns, [{name: name for name in columns}])
         self._digest = hashlib.sha256()  # of all that belongs to the run
         self._size = 0
 
-    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Appends rows, all of them or, if the disk is full, none."""
-        lines = left = _text(self.columns, rows).encode()
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Appends rows: all of them or, if the disk is full, none."""
+        lines = left = format_rows(self.columns, rows).encode()
         try:
             with files.open_file(self.path, "r+b") as file:
                 if file.seek(0, os.SEEK_END) != self._size:
-                    raise RunFailed(f"{self.path} was changed by someone else while the run was going")
+                    raise RunFailed(f"{self.path} was changed by another program during the run")
                 try:
                     while left:
                         left = left[file.write(left) :]
@@ -65,19 +65,19 @@ class Rows:
         self._count(lines)
 
     def mark(self) -> Mark:
-        """The mark of all rows so far, which are then safe on the disk; raises `OSError`."""
+        """The mark of all rows so far, which are on the disk when it returns; raises `OSError`."""
         with files.open_file(self.path) as file:
             os.fsync(file.fileno())
         return {"bytes": self._size, "sha256": self._digest.hexdigest()}
 
-    def has(self, mark: Mark) -> bool:
-        """Whether the file begins with the rows that a mark is of."""
+    def contains(self, mark: Mark) -> bool:
+        """Whether the file begins with the rows of a mark."""
         first = self._first_bytes(mark["bytes"])
         whole = first.startswith(self.header.encode()) and first.endswith(b"\n") and len(first) == mark["bytes"]
         return whole and hashlib.sha256(first).hexdigest() == mark["sha256"] and self._last_cell(first) is not None
 
-    def cut(self, mark: Mark | None) -> None:
-        """Leaves the rows that a mark is of (None: no row), and no other; raises `OSError`."""
+    def truncate(self, mark: Mark | None) -> None:
+        """Keeps only the rows of a mark (None: no row); raises `OSError`."""
         if mark is None:
             files.write(self.path, self.header)
             self._count(self.header.encode())
@@ -88,11 +88,11 @@ class Rows:
 
     @property
     def seconds(self) -> float:
-        """How long the episodes took so far."""
+        """How long the episodes have taken so far."""
         return self._last_cell(self._first_bytes(self._size)) or 0.0
 
     def read(self, whole: bool) -> dict[str, np.ndarray]:
-        """The columns; unless they are said to be whole, the last row may be on its way, or torn."""
+        """The columns. Unless the file is known to be whole, an incomplete last row is left out."""
         text = files.read_text(self.path)
         if not whole:
             text = text[: text.rfind("\n") + 1]
@@ -118,7 +118,7 @@ class Rows:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from error
 
     def _last_cell(self, content: bytes) -> float | None:
-        """The latest time in some rows; None if it is no number."""
+        """The time in the last of some rows; None if it is not a number."""
         if content == self.header.encode():
             return 0.0
         try:
@@ -132,7 +132,7 @@ class Rows:
         self._size += len(content)
 
 
-def _text(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def format_rows(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)

@@ -17,7 +17,7 @@ class Observer:
 
     It changes nothing: a run gives the same bytes whoever watches. Built before the run's folder is;
     what is missing, such as a package, is said there with a `ValueError`. What it keeps is not part of
-    checkpoints: when a run goes on, `run.resumed_after` is the episode it goes on after.
+    checkpoints: when a run is resumed, `run.resumed_after` is the episode it is resumed after.
 
     Example:
 

@@ -10,7 +10,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
-from explore._learning.rehearsal import rehearse_resume, seen
+from explore._running.preflight import check_environment_resumes, to_bytes
 from explore.interfaces import Judge
 from explore.testing import toy
 from explore.testing.lives import check_resume, experiment
@@ -31,7 +31,7 @@ def check_environment(cls: type[dm_env.Environment], options: Options = STANDARD
             _check_model(subject, subject.build(seed=1), played)
             environment = subject.build(seed=1)
             _check_judge(subject, environment, getattr(environment, "judge", Judge)(environment))
-            rehearse_resume(lambda: subject.build(seed=1), subject.name)
+            check_environment_resumes(lambda: subject.build(seed=1), subject.name)
         with subject.trying("in an experiment"):
             experiment(subject.build, toy.Dice, (0, 1))
         check_resume(subject, subject.build, toy.Dice)
@@ -121,13 +121,13 @@ def _check_observation(subject: Subject, environment: dm_env.Environment, timest
 def _check_seed(subject: Subject, played: Any) -> None:
     again = _played(subject, [subject.build(seed=1)])
     subject.require(
-        seen(played) == seen(again),
+        to_bytes(played) == to_bytes(again),
         "gives other episodes for the same seed and actions",
         "`seed` must be all that its randomness comes from: np.random.default_rng(seed)",
     )
     beside = _played(subject, [subject.build(seed=number) for number in (1, 2, 3)])
     subject.require(
-        seen(played) == seen(beside),
+        to_bytes(played) == to_bytes(beside),
         "gives other episodes for the same seed while environments of other seeds are played",
         "keep what changes in attributes of the object, not in its class or module",
     )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from explore._running.experiment import Experiment
+from explore._running.preflight import preflight
 from explore._running.visits import beliefs
 from explore._storage.checkpoints import Checkpoints
 from explore._values.parts import make_up_observations
@@ -48,7 +49,7 @@ def check_resume(subject: Subject, environment: Any, agent: Any) -> None:
         whole = experiment(environment, agent, (0, 1))
         rows = [row for new in whole.train() for row in new]
         first = experiment(environment, agent, (0, 1))
-        first.check_savable()
+        preflight(first)
         parts = [row for new in islice(first.train(), CUT) for row in new]
         second = experiment(environment, agent, (0, 1))
         with tempfile.TemporaryDirectory() as folder:

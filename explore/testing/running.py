@@ -11,9 +11,11 @@ from typing import Any
 
 from explore._config.discovery import Component, Registry
 from explore._running.experiment import Experiment
-from explore._running.run_writer import RunWriter
+from explore._running.preflight import preflight
+from explore._running.trainer import Trainer
 from explore._storage import files
 from explore._storage.run_folder import Run
+from explore._storage.run_writer import RunWriter
 from explore.errors import Interrupted
 from explore.interfaces import Launcher, News, Observer, Task
 from explore.testing import toy
@@ -72,25 +74,26 @@ def _experiment(observers: Sequence[Any]) -> Experiment:
 def _run(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[list[str], str]:
     """The rows of a run, and how it ended."""
     experiment = _experiment(observers)
-    experiment.check_savable()
-    run = Run.create(
-        folder, name=folder.name, config="# explore.testing\n", task=experiment.description, columns=experiment.columns,
-        seeds=experiment.seeds, episodes=EPISODES, provenance=PROVENANCE, quiet=True,
+    preflight(experiment)
+    writer = RunWriter.create(
+        folder, name=folder.name, config="# explore.testing\n", quiet=True, task=experiment.description,
+        columns=experiment.columns, seeds=experiment.seeds, episodes=EPISODES, **PROVENANCE,
     )  # fmt: skip
-    with closing(run), suppress(Interrupted):
-        RunWriter(experiment, run, registry, resuming="").run_to_the_end()
-    return _rows(folder), run.status
+    with closing(writer), suppress(Interrupted):
+        Trainer(experiment, writer, registry, resume_command="").train()
+    return _rows(folder), writer.run.status
 
 
 def _resume(folder: Path, registry: Registry, observers: Sequence[Any]) -> tuple[list[str], str]:
-    """The same of a run that goes on."""
+    """The same of a run that is resumed."""
     experiment = _experiment(observers)
-    with closing(Run.open_for_resume(folder, quiet=True)) as run:
+    with closing(RunWriter.open_for_resume(folder, quiet=True)) as writer:
+        run = writer.run
         after = run.checkpoints.episodes()[0]
         state = run.checkpoints.read(after)
         experiment.load_state_dict(state)
-        run.resume(after, state["rows"], config=run.config, episodes=EPISODES, provenance=PROVENANCE)
-        RunWriter(experiment, run, registry, resuming="").run_to_the_end()
+        writer.resume(after, state["rows"], config=run.config, command="check_observer")
+        Trainer(experiment, writer, registry, resume_command="").train()
     return _rows(folder), run.status
 
 

@@ -197,9 +197,9 @@ VALUES = {
     "experiment.evaluate_every = 0": POSITIVE,
     "experiment.threads = 0": POSITIVE,
     "experiment.stop_when_solved = 'no'": "True or False",
-    "experiment.seeds = ()": "different whole numbers of at least 0 such as (0, 1, 2)",
+    "experiment.seeds = ()": "different integers of at least 0 such as (0, 1, 2)",
     "experiment.seeds = 1000000000000": "at most 1,000,000",
-    "experiment.seeds = 0": "different whole numbers of at least 0 such as (0, 1, 2)",
+    "experiment.seeds = 0": "different integers of at least 0 such as (0, 1, 2)",
     "agent.Indexed.batch_size = 0": POSITIVE,
     "agent.Indexed.batch_size = 64.0": WHOLE,
     "agent.Indexed.batches_per_episode = 0": POSITIVE,
@@ -270,7 +270,7 @@ def test_seeds_in_a_binding_that_make_no_sense(refused, seeds, right):
 
 def test_a_device_that_is_not_there(refused):
     error = refused("pins_deep_sea", bindings=["experiment.device = 'gpu'"])
-    assert error.startswith("-b \"experiment.device = 'gpu'\": experiment: device 'gpu' is not to be had here: ")
+    assert error.startswith("-b \"experiment.device = 'gpu'\": experiment: device 'gpu' is not available: ")
 
 
 @pytest.mark.parametrize(

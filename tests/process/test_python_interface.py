@@ -89,8 +89,8 @@ def test_a_seed_that_is_no_whole_number_is_refused():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"seeds": ()}, "seeds must be different whole numbers"),
-        ({"seeds": (1, 1)}, "seeds must be different whole numbers"),
+        ({"seeds": ()}, "seeds must be different integers"),
+        ({"seeds": (1, 1)}, "seeds must be different integers"),
         ({"bindings": ["uncertainty.SoftplusHeads.heads = 0"]}, "heads must be at least 1"),
         ({"recipe": "pins_deepsea"}, "did you mean 'pins_deep_sea'?"),
         ({"plugins": ["nowhere.py"]}, "plugin nowhere.py: there is no such file"),

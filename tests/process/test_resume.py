@@ -241,7 +241,7 @@ def test_nothing_is_left_to_do_for_a_run_that_is_done(capsys):
     before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
     assert resume() == 0
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
-    assert 'out is done, with 6 episodes; to go on with it, add for example -b "experiment.episodes = 12"' in (
+    assert 'out is done, with 6 episodes; to extend it, add for example -b "experiment.episodes = 12"' in (
         capsys.readouterr().err
     )
 
@@ -284,7 +284,7 @@ def test_a_run_that_has_lost_its_checkpoints_keeps_its_rows(capsys):
     rows = Path("out/episodes.csv").read_bytes()
     shutil.rmtree("out/checkpoint")
     assert resume(*bound("experiment.episodes = 9")) == 2
-    expected = "out has 6 episodes but no checkpoint to go on from; to begin anew: explore run out/config.gin"
+    expected = "out has 6 episodes but no checkpoint to resume from; to begin again: explore run out/config.gin"
     assert errors(capsys) == [f"explore: error: {expected}"]
     assert Path("out/episodes.csv").read_bytes() == rows
 
@@ -343,7 +343,7 @@ def test_another_configuration_is_named_and_refused(stopped, capsys):
     [line] = errors(capsys)
     assert "agent.Indexed.learning_rate = 0.001 (now 0.5)" in line
     assert "experiment.threads = 1 (now 2)" in line
-    assert line.endswith("Undo that, or go on all the same with --force")
+    assert line.endswith("Undo that, or resume it all the same with --force")
     assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
 
 
@@ -423,7 +423,7 @@ def test_episodes_that_are_over_cannot_be_taken_back(stopped, capsys):
 def test_a_folder_with_a_run_is_not_overwritten(stopped, capsys):
     assert start("--quiet") == 2
     assert errors(capsys) == [
-        "explore: error: out holds a run already; go on with it with --resume, or choose another with --out"
+        "explore: error: out holds a run already; resume it with --resume, or choose another with --out"
     ]
 
 
@@ -468,7 +468,7 @@ def test_the_same_command_begins_and_goes_on(capsys):
     assert start("--quiet", "--resume", *stop) == 130
     assert "explore: note: there is nothing to resume yet: the run begins in out" in capsys.readouterr().err
     assert start("--quiet", "--resume", *stop) == 0
-    assert "explore: note: out goes on after episode 3 of 6" in capsys.readouterr().err
+    assert "explore: note: out is resumed after episode 3 of 6" in capsys.readouterr().err
     assert start("--quiet", "--resume", *stop) == 0
 
 
@@ -542,8 +542,8 @@ def test_the_checkpoint_before_is_used_if_the_newest_is_damaged(capsys):
     damage(Path("out/checkpoint/000000005.state"))
     assert resume(*stop) == 0
     told = capsys.readouterr().err
-    assert "note: the checkpoint of episode 5 is of no use: out/checkpoint/000000005.state is damaged" in told
-    assert "note: out goes on after episode 3 of 6" in told
+    assert "note: the checkpoint of episode 5 cannot be used: out/checkpoint/000000005.state is damaged" in told
+    assert "note: out is resumed after episode 3 of 6" in told
     plugin(STOPPING.format(episode=0, signal="SIGINT"), "stopping.py")
     assert start("--quiet", *stop, bindings=["experiment.checkpoint_every = 3"], out="whole") == 0
     assert outcome("out") == outcome("whole")
@@ -556,8 +556,8 @@ def test_a_run_of_which_no_checkpoint_is_whole_is_not_begun_anew(stopped, capsys
     assert resume(*GIVEN) == 2
     [line] = capsys.readouterr().err.splitlines()
     for episode in (3, 1):
-        assert f"the checkpoint of episode {episode} is of no use: out/checkpoint/00000000{episode}.state" in line
-    assert line.endswith("to begin anew: explore run out/config.gin")
+        assert f"the checkpoint of episode {episode} cannot be used: out/checkpoint/00000000{episode}.state" in line
+    assert line.endswith("to begin again: explore run out/config.gin")
     assert Path("out/episodes.csv").read_bytes() == before
 
 
@@ -575,8 +575,8 @@ def test_rows_that_were_changed_are_noticed(stopped, capsys):
     path.write_text("".join([first, *lines[:3]]))  # that of episode 1 has them still
     assert resume(*GIVEN) == 0
     told = capsys.readouterr().err
-    assert "the checkpoint of episode 3 is of no use: out/episodes.csv has lost or changed rows" in told
-    assert "goes on after episode 1 of 6" in told
+    assert "the checkpoint of episode 3 cannot be used: out/episodes.csv has lost or changed rows" in told
+    assert "is resumed after episode 1 of 6" in told
 
 
 # Environments that cannot be saved
@@ -651,7 +651,7 @@ def test_a_run_resumed_once_without_checkpoints_goes_on_from_the_one_before(stop
     off = bound("experiment.checkpoint_minutes = None", "experiment.episodes = 8")
     assert resume(*GIVEN, *off) == 0
     assert resume(*GIVEN, *bound("experiment.checkpoint_minutes = 5.0", "experiment.episodes = 9")) == 0
-    assert "the checkpoint of episode 8 is of no use: it holds the agent only" in capsys.readouterr().err
+    assert "the checkpoint of episode 8 cannot be used: it holds the agent only" in capsys.readouterr().err
     assert start("--quiet", *GIVEN, bindings=["experiment.seeds = (0, 1)"], episodes=9, out="whole") == 130
     assert resume(*GIVEN, out="whole") == 0
     assert outcome("out") == outcome("whole")
@@ -747,7 +747,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(folder):
     failed, resumed = done.stderr.splitlines()
     assert failed.startswith("explore: error: cannot write ")
     assert failed.endswith("No space left on device")
-    assert resumed.startswith("explore: note: disk/run goes on after episode ")
+    assert resumed.startswith("explore: note: disk/run is resumed after episode ")
     assert main([*words, "--out", "whole"]) == 0
     assert outcome("out") == outcome("whole")
 
@@ -777,7 +777,7 @@ def test_an_agent_is_loaded_though_checkpoints_are_replaced_meanwhile(stopped, m
     with Lock(Path("out")):
         assert explore.load_agent("out", plugins=["stopping.py"]).values(np.arange(16)).shape == (2, 16, 2)
     calls.clear()
-    with pytest.raises(UserError, match="is of no use: it is missing"):  # nobody runs it: so it is damaged
+    with pytest.raises(UserError, match="cannot be used: it is missing"):  # nobody runs it: so it is damaged
         explore.load_agent("out", plugins=["stopping.py"])
 
 

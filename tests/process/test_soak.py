@@ -226,7 +226,9 @@ def test_killed_at_random_moments(task, seed, begin, uninterrupted):
     moments = uninterrupted(task)[1]
     history = begin(task)
     for _ in range(6):
-        among = chance.choice(["call", "point", "call before Learner", "call after Indexed", "call amid Run.add"])
+        among = chance.choice(
+            ["call", "point", "call before Learner", "call after Indexed", "call amid RunWriter.add_rows"]
+        )
         number = chance.randint(1, 1 + sum(moment.startswith(among) for moment in moments) // 2)
         if history.live(at(number, among)) == 0:
             break
@@ -239,7 +241,7 @@ def test_killed_at_random_moments(task, seed, begin, uninterrupted):
 @pytest.mark.parametrize("episode", [1, 2, 6])
 def test_killed_while_a_row_is_being_written(episode, begin):
     history = begin(PINS)
-    history.live(at(episode, "call amid Run.add"))
+    history.live(at(episode, "call amid RunWriter.add_rows"))
     torn = (history.folder / "episodes.csv").read_bytes()
     assert not torn.endswith(b"\n")
     assert len(Run.open(history.folder).episodes["seed"]) == 2 * episode - 1

@@ -119,7 +119,7 @@ def explore_value_networks():
 def test_stopping_when_solved_needs_a_task_that_can_be_solved(capsys):
     bindings = ["experiment.environment = @environment.Bsuite", "environment.Bsuite.id = 'catch/0'"]
     assert run(bindings=[*bindings, "experiment.stop_when_solved = True"]) == 2
-    assert "nobody says when catch/0 is solved" in capsys.readouterr().err
+    assert "catch/0 defines no criterion for solved" in capsys.readouterr().err
 
 
 def test_too_many_threads_are_refused(capsys):

@@ -21,7 +21,7 @@ from explore._analysis.report.section import Picture, Section
 from explore._analysis.watch import Live, once, watch
 from explore._storage import files
 from explore._storage.episodes_csv import episode_columns
-from explore._storage.run_folder import Run
+from explore._storage.run_writer import RunWriter
 from explore.errors import UserError
 from explore.tasks import TaskDescription
 
@@ -30,11 +30,11 @@ COLUMNS = episode_columns()
 
 def add(run, *episodes):
     row = {"return": 0.5, "length": 3, "steps": 3, "seconds": 0.1}
-    run.add([{"seed": 0, "episode": episode, **row} for episode in episodes])
+    run.add_rows([{"seed": 0, "episode": episode, **row} for episode in episodes])
 
 
 def begin(folder):
-    return Run.create(
+    return RunWriter.create(
         folder,
         name="walk",
         config="",
@@ -42,7 +42,9 @@ def begin(folder):
         columns=COLUMNS,
         seeds=[0],
         episodes=9,
-        provenance={"versions": {}, "plugins": [], "command": "explore run"},
+        versions={},
+        plugins=[],
+        command="explore run",
     )
 
 

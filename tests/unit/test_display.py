@@ -9,8 +9,10 @@ from explore_plugins import display as explore_display
 from rich.console import Console
 
 from explore import hooks
+from explore._running.summary import summarise
 from explore._storage.episodes_csv import episode_columns
-from explore._storage.run_folder import Run, summarise
+from explore._storage.run_folder import Run
+from explore._storage.run_writer import RunWriter
 from explore.interfaces import Judge
 from explore.tasks import Column, TaskDescription
 
@@ -62,18 +64,19 @@ def show(tmp_path, clock):
     manager.check_pending()
 
     def show(returns, *, seeds=2, episodes=None, seconds=0.1, treasure=False, status="done", quiet=False):
-        run = Run.create(
+        writer = RunWriter.create(
             tmp_path / "out",
             name="pins",
             config="",
             task=TaskDescription(name="DeepSea", curve=("return", "sum"), columns=TREASURES if treasure else ()),
             columns=episode_columns(AGENT, ("treasure",) if treasure else ()),
-            seeds=range(seeds),
+            seeds=list(range(seeds)),
             episodes=episodes or len(returns),
-            provenance={"versions": {}, "plugins": []},
+            versions={},
+            plugins=[],
             quiet=quiet,
         )
-        judges = {seed: Judge(None) for seed in range(seeds)}
+        run, judges = writer.run, {seed: Judge(None) for seed in range(seeds)}
         manager.hook.explore_run_started(run=run)
         for episode, value in enumerate(returns, start=1):
             clock.now += seconds
@@ -90,7 +93,7 @@ def show(tmp_path, clock):
                 rows.append(row | ({"treasure": value > 0} if treasure else {}))
             manager.hook.explore_episode_finished(run=run, rows=rows)
         summary = summarise(judges, task="t", steps=0)
-        run.finish(status, summary)
+        writer.finish(status, summary)
         manager.hook.explore_run_finished(run=run, summary=summary)
 
     return show

@@ -189,11 +189,11 @@ def test_a_seed_of_an_experiment_is_the_same_in_other_company():
         ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"checkpoint_every": 0}, "checkpoint_every must be at least 1, got 0"),
         ({"checkpoint_minutes": -1.0}, "checkpoint_minutes must be None or at least 0, got -1.0"),
-        ({"seeds": ()}, r"seeds must be different whole numbers of at least 0 such as \(0, 1, 2\), got \(\)"),
-        ({"seeds": (1, 1)}, r"seeds must be different whole numbers .*, got \(1, 1\)"),
-        ({"seeds": (0, -1)}, r"seeds must be different whole numbers .*, got \(0, -1\)"),
-        ({"device": "abacus"}, "device 'abacus' is not to be had here: "),
-        ({"device": "meta"}, "device 'meta' is not to be had here: "),
+        ({"seeds": ()}, r"seeds must be different integers of at least 0 such as \(0, 1, 2\), got \(\)"),
+        ({"seeds": (1, 1)}, r"seeds must be different integers .*, got \(1, 1\)"),
+        ({"seeds": (0, -1)}, r"seeds must be different integers .*, got \(0, -1\)"),
+        ({"device": "abacus"}, "device 'abacus' is not available: "),
+        ({"device": "meta"}, "device 'meta' is not available: "),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):

@@ -351,7 +351,7 @@ def test_evaluation_episodes_are_recorded():
             "agent.TabularQLearning.learning_rate = 0.0",
             "learning_rate must be None or from 0 to 1",
         ),
-        ("wtd_random_mdp", "experiment.stop_when_solved = True", "nobody says when RandomMDP is solved"),
+        ("wtd_random_mdp", "experiment.stop_when_solved = True", "RandomMDP defines no criterion for solved"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(recipe, binding, message, tmp_path, capsys, monkeypatch):

@@ -836,7 +836,7 @@ class WrongModel(Stroll):
         (Continuous, r"Continuous has actions BoundedArray.*: they must be a DiscreteArray"),
         (
             InAClosure,
-            "InAClosure does not go on the same after it is put back on a newly built one; give it",
+            "InAClosure does not continue the same when its state is restored on a new one; give it",
         ),
         (WrongModel, "WrongModel has an episode of . steps, but a model of 7 stages|WrongModel shows observation"),
         (judged(episode=raising), r"Judged fails when Strict judges it.*: RuntimeError: no verdict"),

@@ -158,7 +158,7 @@ def traces(run: Run) -> dict[str, Traces]:
     columns = run.episodes
     own = [np.flatnonzero(columns["seed"] == seed) for seed in run.info["seeds"]]
     if any(not np.array_equal(columns["episode"][rows], np.arange(1, len(rows) + 1)) for rows in own):
-        raise UserError(f"{run.rows.path} is damaged: the episodes of a seed are not 1, 2, 3, ...")
+        raise UserError(f"{run.folder / 'episodes.csv'} is damaged: the episodes of a seed are not 1, 2, 3, ...")
     return {name: [column[rows] for rows in own] for name, column in columns.items() if column.dtype.kind == "f"}
 
 
@@ -168,7 +168,9 @@ def _whole(run: Run) -> dict[str, Traces]:
     told = run.summary["seeds"]
     lengths = {str(seed): len(rows) for seed, rows in zip(run.info["seeds"], columns["episode"])}
     if lengths != {seed: entry["episodes"] for seed, entry in told.items()}:
-        raise UserError(f"{run.rows.path} is damaged: its episodes are not those that summary.json tells of")
+        raise UserError(
+            f"{run.folder / 'episodes.csv'} is damaged: its episodes are not those that summary.json tells of"
+        )
     if any(not 1 <= (told[seed].get("solved_at") or 1) <= length for seed, length in lengths.items()):
         raise UserError(f"{run.folder / 'summary.json'} is damaged: a seed solved its task when it was not run")
     _check_curve(run, columns)
@@ -181,7 +183,7 @@ def _check_curve(run: Run, columns: Mapping[str, Traces]) -> None:
     with np.errstate(over="ignore"):
         known = column in columns and all(np.isfinite(seed).all() for seed in columns[column])
         if not known or not all(np.isfinite(seed).all() for seed in curve(columns, column, how).values):
-            raise UserError(f"{run.rows.path} is damaged: not all of column {column} are numbers")
+            raise UserError(f"{run.folder / 'episodes.csv'} is damaged: not all of column {column} are numbers")
 
 
 def _together(runs: Sequence[Run], read: Mapping[Path, dict[str, Traces]]) -> tuple[dict[str, Traces], list[int]]:
