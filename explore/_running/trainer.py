@@ -12,8 +12,8 @@ from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note
 from explore._running.experiment import Experiment
 from explore._running.interrupts import Interrupts
+from explore._running.observer_plugin import ObserverPlugin
 from explore._running.summary import summarise
-from explore._running.watchers import ObserverPlugin
 from explore._state import Unsavable, capture
 from explore._storage.run_writer import RunWriter
 from explore.errors import Interrupted, RunFailed
