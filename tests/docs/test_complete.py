@@ -2,10 +2,10 @@
 
 import inspect
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
+from explore_plugins import BUILT_IN_COMMANDS
 from pages import DOCS, REFERENCE, REPOSITORY, blocks
 from parameter_table import PAGE, TABLE, parameter_table
 
@@ -13,7 +13,6 @@ from explore import hooks
 from explore._cli.parser import COMMANDS
 from explore._config.gin_files import list_recipes
 
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 RECIPES, HOOK_TABLE, DESIGN = (
     DOCS / f"{name}.md" for name in ("reference/gin", "reference/hooks", "concepts/architecture")
 )
@@ -34,7 +33,7 @@ def test_every_hook_is_named_in_a_test(hook):
 
 def test_every_command_is_listed():
     listed = set(re.findall(r"^\| `explore ([\w-]+)", (DOCS / "reference" / "commands.md").read_text(), re.MULTILINE))
-    assert listed == {*COMMANDS, *PROJECT["entry-points"]["explore.commands"]}
+    assert listed == {*COMMANDS, *BUILT_IN_COMMANDS}
 
 
 def test_every_recipe_is_listed():
