@@ -6,8 +6,8 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,21 @@ def _add_sources(module: Any, folder: Path, found: set[Path]) -> None:
     if {*INSTALLED} & {*path.relative_to(folder).parts}:
         return
     found.add(path)
-    for name in _imports(ast.parse(path.read_bytes()), getattr(module, "__package__", "") or ""):
+    for name in _list_imports(path.read_bytes(), getattr(module, "__package__", "") or ""):
         if name in sys.modules:
             _add_sources(sys.modules[name], folder, found)
 
 
-def _imports(tree: ast.Module, package: str) -> Iterator[str]:
-    """The names of all modules that may be imported by some code."""
-    for node in ast.walk(tree):
+@cache  # plugins of one package import the same files
+def _list_imports(source: bytes, package: str) -> tuple[str, ...]:
+    """The names of all modules that some code may import."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = "." * node.level + (node.module or "")
             with suppress(ImportError):  # more dots than there are packages
                 base = importlib.util.resolve_name(base, package)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(names)
