@@ -10,6 +10,9 @@ checked against the annotations of parameters (`heads: int`) before anything is 
 wrong a component reports with a plain `ValueError("heads must be at least 1, got 0")`, and the core
 adds where.
 
+A component some of whose parameters may have no effect, given the others, can say so with a method
+`unused_parameters() -> dict[str, str]`, which gives the reason of each: the user who bound one is told.
+
 What a component keeps in its attributes is saved in checkpoints and put back when a run is resumed
 (`explore._state` says what can be saved). One that keeps something else, or wants less to be saved,
 has the methods `state_dict() -> dict` and `load_state_dict(state)`, as in torch.

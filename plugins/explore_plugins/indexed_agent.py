@@ -196,6 +196,14 @@ class Indexed(Agent):
         parameters = self.function.trained_parameters
         return {"parameters": parameters, "updates": updates, "samples": updates * self.batch_size}
 
+    def unused_parameters(self) -> dict[str, str]:
+        unused = {
+            "batches_per_episode": (self.learn_every is not None, "learn_every is set"),
+            "mask_probability": (not self.replay.mask.shape[-1], "no uncertainty module has bootstrap masks"),
+            "redraw_probability": (not any(part.random for part in self.function.parts), "values have no index"),
+        }
+        return {name: reason for name, (is_unused, reason) in unused.items() if is_unused}
+
     # Asked by people, of all seeds, about observations `[batch, ...]`.
 
     def values(self, observations: np.ndarray) -> np.ndarray:

@@ -105,17 +105,22 @@ class SampledTD(Objective):
         if target_index not in ("same", "fresh"):
             raise ValueError(f"target_index must be 'same' or 'fresh', got {target_index!r}")
         self.noise, self.indices, self.target_index = noise, indices, target_index
+        self.index_is_continuous = True
 
     @property
     def uses_noise(self) -> bool:
         return self.noise > 0
 
     def check(self, function: IndexedValue) -> None:
+        self.index_is_continuous = any(part.continuous for part in function.parts)
         if self.uses_noise and not any(part.random for part in function.parts):
             raise ValueError(
                 "objective.SampledTD.noise perturbs the values of different indices differently, but "
                 f"uncertainty.{type(function.holder).__name__} has only one; set it to 0"
             )
+
+    def unused_parameters(self) -> dict[str, str]:
+        return {} if self.index_is_continuous else {"indices": "no index is continuous"}
 
     def prepare(self, phase: Phase) -> dict[str, Any]:
         function, holder = phase.function, phase.function.holder

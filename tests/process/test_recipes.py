@@ -135,6 +135,13 @@ def test_every_recipe_is_a_base_or_in_a_table():
     assert sorted(list_recipes()) == sorted([*PAPER, *EXPLORERS, *TABULAR, *BASES])
 
 
+@pytest.mark.parametrize("recipe", [*PAPER, *EXPLORERS, *TABULAR])
+def test_everything_in_a_recipe_has_an_effect(recipe):
+    config = load(recipe, ["experiment.seeds = (0,)"], discover())
+    config.build()
+    assert config.unused() == []
+
+
 @pytest.mark.parametrize("recipe", PAPER)
 def test_a_recipe_holds_the_papers_settings(recipe):
     experiment = load(recipe, (), discover()).build()
@@ -214,9 +221,8 @@ def test_random_mdps_are_met_with_the_settings_of_theorem_1(name):
 
 @pytest.mark.parametrize("recipe", [*PAPER, *EXPLORERS, *TABULAR])
 def test_a_recipe_runs_and_leaves_a_complete_folder(recipe, tmp_path, capsys):
-    learning = (
-        ("agent.Indexed.min_replay = 5", "agent.Indexed.batches_per_episode = 2") if recipe not in TABULAR else ()
-    )
+    learning = ["agent.Indexed.batches_per_episode = 2"] if recipe in PAPER else []  # else one at every step
+    learning += ["agent.Indexed.min_replay = 5"] if recipe not in TABULAR else []
     bindings = (*SMALL[task_of(recipe)], *learning, "experiment.episodes = 3")
     run = explore.run(recipe, bindings=bindings, seeds=range(2), out=tmp_path / "run", quiet=True)
     assert run.status == "done"

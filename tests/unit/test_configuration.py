@@ -38,6 +38,9 @@ class Steady(Schedule):
             raise ValueError("nothing works today")
         self.level, self.limit = level, limit
 
+    def unused_parameters(self):
+        return {"limit": "level is 7"} if self.level == 7 else {}
+
     def __call__(self, progress):
         return self.level
 
@@ -275,6 +278,23 @@ def test_bindings_without_effect_are_told_with_their_place(read):
         "has no effect in this run",
         '-b "n = 3": the macro n is not used (a parameter is bound as slot.Name.n)',
     ]
+
+
+def test_a_binding_that_another_switches_off_is_told_and_left_out_of_the_text(read):
+    used = "agent.Walker.several = [@schedule.Steady]"
+    config = read("schedule.Steady.level = 7", "schedule.Steady.limit = 9.0", used)
+    _, text = built(config)
+    note = '-b "schedule.Steady.limit = 9.0": schedule.Steady.limit = 9.0 has no effect in this run: level is 7'
+    assert config.unused() == [note]
+    assert "level = 7" in text and "limit" not in text
+    config = read("schedule.Steady.level = 7", used)
+    config.build()
+    assert config.unused() == []  # nobody asked for the default
+    uses = "agent.Walker.several = [@schedule.Steady, @low/schedule.Steady]"
+    config = read("schedule.Steady.level = 7", "low/schedule.Steady.level = 1", "schedule.Steady.limit = 9.0", uses)
+    _, text = built(config)
+    assert config.unused() == []  # it has an effect on one of the two
+    assert text.count("limit = 9.0") == 1
 
 
 def test_a_built_in_agent_is_repeated_by_its_text(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from building import BSP, CELLS, PINS, Walk, build, live, weights
 from dm_env import specs
+from explore_plugins.deterministic import Deterministic
 from explore_plugins.ensemble import Ensemble
 from explore_plugins.objectives import SampledTD
 from explore_plugins.selections import SampledArgmax
@@ -252,6 +253,29 @@ def test_a_lane_that_waits_draws_no_index():
 def test_parameters_out_of_range_are_refused(parts, message):
     with pytest.raises(ValueError, match=message):
         build(**parts)
+
+
+@pytest.mark.parametrize(
+    "parts, unused",
+    [
+        (PINS, {}),
+        (BSP, {"indices": "no index is continuous"}),
+        (PINS | {"learn_every": 2}, {"batches_per_episode": "learn_every is set"}),
+        (
+            BSP | {"uncertainty": Deterministic},
+            {
+                "indices": "no index is continuous",
+                "mask_probability": "no uncertainty module has bootstrap masks",
+                "redraw_probability": "values have no index",
+            },
+        ),
+    ],
+    ids=["PINs", "BSP", "PINs that learn at steps", "DQN"],
+)
+def test_parameters_that_others_switch_off_are_known(parts, unused):
+    agent = build(**parts)
+    objective = getattr(agent.objective, "unused_parameters", dict)()
+    assert agent.unused_parameters() | objective == unused
 
 
 def test_what_adam_has_seen_goes_with_its_moments():
