@@ -15,6 +15,7 @@ a stranger: it is read as data, and nothing in it is believed before it is check
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -24,7 +25,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,13 +38,10 @@ FORMAT = 1
 CHUNK = 2**20  # bytes; a part of the format
 ALIGNMENT = 64  # bytes, of the arrays in the blob
 ARRAY = "$array"
-LONGEST = 2**30  # bytes of a tree
 DIMENSIONS = 32  # the most that every numpy can have
 STATE_NAME = re.compile(r"([0-9]{9,18})\.state")
 CHUNK_NAME = re.compile(r"[0-9a-f]{64}")
-DTYPE = re.compile(r"[<|][biufcU][1-9][0-9]{0,7}")
-HIGHEST = {"b": ("|u1", 1), "U": ("<u4", 0x10FFFF)}
-"""Where not all bytes make a value: the numbers they are made of, and the highest allowed."""
+DTYPE = re.compile(r"[<|][biufc][1-9][0-9]{0,7}")
 
 
 class Damaged(Exception):
@@ -95,13 +93,12 @@ class Checkpoints:
         """A state, of which every byte was checked; its arrays are `StoredArray`s. Raises `Damaged`."""
         path = self._path(episode)
         with _reading(path):
-            plan = _Plan(path, self.chunks)
-            tree = plan.tree()
-        names = plan.chunk_names()
-        self._sound -= names  # they may have been damaged since
-        for array in plan.arrays:
-            array.check(self._sound)
-        self._named[episode] = names
+            tree, chunks = _Parser(path, self.chunks).parse()
+        self._sound -= chunks  # they may have been damaged since
+        for name in chunks:
+            _load_chunk(self.chunks / name)
+            self._sound.add(name)
+        self._named[episode] = chunks
         return tree
 
     def remove_after(self, episode: int) -> None:
@@ -123,28 +120,23 @@ class Checkpoints:
         """The chunks that a state names; None if it is damaged."""
         if episode not in self._named:
             try:
-                plan = _Plan(self._path(episode), self.chunks)
-                plan.tree()
-                self._named[episode] = plan.chunk_names()
+                _, self._named[episode] = _Parser(self._path(episode), self.chunks).parse()
             except Damaged:
                 return None
         return self._named[episode]
 
     def _write_chunk(self, name: str, content: memoryview) -> None:
-        chunk = Piece(self.chunks / name, 0, CHUNK, name)
-        if not self._is_there(chunk):
-            files.place(chunk.path, content)
-        self._sound.add(name)
-
-    def _is_there(self, chunk: Piece) -> bool:
+        path = self.chunks / name
         try:
-            if chunk.sha256 in self._sound:
-                found = os.lstat(chunk.path)
-                return stat.S_ISREG(found.st_mode) and found.st_size == CHUNK
-            chunk.load()
-            return True
+            if name not in self._sound:
+                _load_chunk(path)
+            found = os.lstat(path)
+            is_there = stat.S_ISREG(found.st_mode) and found.st_size == CHUNK
         except (OSError, Damaged):
-            return False
+            is_there = False
+        if not is_there:
+            files.place(path, content)
+        self._sound.add(name)
 
     def _sweep(self, kept: Iterable[int]) -> None:
         """Removes all states but these, the chunks that none of these names, and what a crash left half written."""
@@ -163,60 +155,33 @@ class Checkpoints:
                 self._sound.discard(name)
 
 
-class Piece(NamedTuple):
-    """A chunk, or an array's part of the blob, with the SHA-256 that it must have."""
-
-    path: Path
-    offset: int
-    length: int
-    sha256: str
-
-    @property
-    def is_chunk(self) -> bool:
-        """A blob comes after lines; a chunk is all of its file."""
-        return self.offset == 0
-
-    def load(self) -> bytes:
-        """The content, checked. Raises `Damaged`."""
-        with _reading(self.path), _open(self.path) as file:
-            file.seek(self.offset)
-            content = file.read(self.length + self.is_chunk)  # a byte more, which there should not be
-        if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise Damaged(f"{self.path} is damaged: its content does not match its checksum")
-        return content
-
-
 class StoredArray:
     """An array on disk, loaded when numpy asks for it: `np.asarray(stored)`."""
 
-    def __init__(self, dtype: np.dtype, shape: tuple[int, ...], pieces: list[Piece]):
-        self.dtype = dtype
-        self.shape = shape
-        self.pieces = pieces
-        self.nbytes = sum(piece.length for piece in pieces)
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...], chunks: list[Path], tail: bytes):
+        self.dtype, self.shape = dtype, shape
+        self._chunks, self._tail = chunks, tail
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("a stored array is loaded, which makes a copy")
         array = np.empty(self.shape, self.dtype)
         flat = array.reshape(-1).view(np.uint8)
-        start = 0
-        for piece in self.pieces:
-            flat[start : start + piece.length] = np.frombuffer(piece.load(), np.uint8)
-            start += piece.length
+        flat[len(self._chunks) * CHUNK :] = np.frombuffer(self._tail, np.uint8)
+        for number, path in enumerate(self._chunks):
+            flat[number * CHUNK : (number + 1) * CHUNK] = np.frombuffer(_load_chunk(path), np.uint8)
+        if self.dtype == bool:
+            np.minimum(flat, 1, out=flat)  # a byte above 1 is no bool to numpy
         return array if dtype is None else array.astype(dtype, copy=False)
 
-    def check(self, sound: set[str]) -> None:
-        """Raises `Damaged` unless each piece is what it should be; `sound` are chunks that are, and is added to."""
-        number, highest = HIGHEST.get(self.dtype.kind, (None, 0))
-        for piece in self.pieces:
-            if number is None and piece.is_chunk and piece.sha256 in sound:
-                continue
-            content = piece.load()
-            if number is not None and np.frombuffer(content, number).max(initial=0) > highest:
-                raise Damaged(f"{piece.path} is damaged: it holds what is no value of {self.dtype.name}")
-            if piece.is_chunk:
-                sound.add(piece.sha256)
+
+def _load_chunk(path: Path) -> bytes:
+    """A chunk, checked. Raises `Damaged`."""
+    with _reading(path):
+        content = _read(path, CHUNK + 1)  # a byte more, which there should not be
+    if hashlib.sha256(content).hexdigest() != path.name:
+        raise Damaged(f"{path} is damaged: its content does not match its checksum")
+    return content
 
 
 class _Draft:
@@ -276,53 +241,38 @@ def _cut(array: np.ndarray) -> Iterator[memoryview]:
         yield flat[start : start + step].view(np.uint8).data
 
 
-class _Plan:
-    """A state's file, read and checked; of its chunks only the names."""
+class _Parser:
+    """Reads and checks the file of a state; of its chunks only the names."""
 
-    def __init__(self, path: Path, chunks: Path):
-        self.arrays: list[StoredArray] = []
-        self._path = path
-        self._chunks = chunks
-        with _open(path) as file:
-            self._check_version(file.readline(100))
-            checksum = file.readline(100)
-            self._manifest = file.readline(LONGEST)
-            self._blob_start = file.tell()
-            digest = hashlib.sha256(self._manifest)
-            while block := file.read(CHUNK):
-                digest.update(block)
-            self._blob_length = file.tell() - self._blob_start
-        if checksum != f"{digest.hexdigest()}\n".encode():
+    def __init__(self, path: Path, folder: Path):
+        self._path, self._folder = path, folder
+        self._chunks: set[str] = set()
+        self._blob = b""
+
+    def parse(self) -> tuple[Tree, frozenset[str]]:
+        """The tree, and all chunks that its arrays are made of. Raises `Damaged`, and `OSError`."""
+        version, checksum, content = [*_read(self._path).split(b"\n", 2), b"", b""][:3]
+        match = re.fullmatch(rb"explore checkpoint ([0-9]{1,90})", version)
+        if not match:
+            raise self._damaged("it does not begin like a checkpoint")
+        if (found := match[1].decode()) != str(FORMAT):
+            raise Damaged(f"{self._path} was written by another version: its format is {found}, not {FORMAT}")
+        if checksum != hashlib.sha256(content).hexdigest().encode():
             raise self._damaged("its content does not match its checksum")
-
-    def tree(self) -> Tree:
-        """The tree. Raises `Damaged`, and `OSError`."""
+        manifest, _, self._blob = content.partition(b"\n")
         try:
-            return self._restored(json.loads(self._manifest.decode()))
+            tree = self._parse(json.loads(manifest.decode()))
         except RecursionError:
             raise self._damaged("its tree is too deep") from None
         except ValueError as error:
             raise self._damaged(f"its tree is not JSON: {error}") from error
+        return tree, frozenset(self._chunks)
 
-    def chunk_names(self) -> frozenset[str]:
-        """All chunks that the arrays are made of; to be asked after `tree`."""
-        return frozenset(piece.sha256 for array in self.arrays for piece in array.pieces if piece.is_chunk)
-
-    def _check_version(self, line: bytes) -> None:
-        match = re.fullmatch(rb"explore checkpoint ([0-9]+)\n", line)
-        if not match:
-            raise self._damaged("it does not begin like a checkpoint")
-        if match[1] != str(FORMAT).encode():
-            found = match[1].decode()
-            raise Damaged(f"{self._path} was written by another version: its format is {found}, not {FORMAT}")
-
-    def _restored(self, plain: Any) -> Tree:
+    def _parse(self, plain: Any) -> Tree:
         if isinstance(plain, list):
-            return [self._restored(entry) for entry in plain]
+            return [self._parse(entry) for entry in plain]
         if isinstance(plain, dict):
-            if ARRAY in plain:
-                return self._array(plain)
-            return {key: self._restored(entry) for key, entry in plain.items()}
+            return self._array(plain) if ARRAY in plain else {key: self._parse(entry) for key, entry in plain.items()}
         if isinstance(plain, float) and not math.isfinite(plain):
             raise self._damaged("its tree holds a number that is not finite")
         return plain
@@ -337,28 +287,21 @@ class _Plan:
             raise self._damaged("an array's shape or place is no row of natural numbers")
         if not all(isinstance(name, str) and CHUNK_NAME.fullmatch(name) for name in names):
             raise self._damaged("a chunk's name is not a SHA-256")
-        if start + length > self._blob_length:
+        if start + length > len(self._blob):
             raise self._damaged("an array lies beyond its end")
         if len(names) * CHUNK + length != math.prod(shape) * dtype.itemsize:
             raise self._damaged("an array's shape does not fit its bytes")
         if math.prod(size or 1 for size in shape) * dtype.itemsize >= 2**63:  # numpy leaves out zeros, too
             raise self._damaged("an array's shape is too large")
-        pieces = [Piece(self._chunks / name, 0, CHUNK, name) for name in names]
-        array = StoredArray(dtype, tuple(shape), [*pieces, self._tail(start, length)])
-        self.arrays.append(array)
-        return array
+        self._chunks.update(names)
+        paths = [self._folder / name for name in names]
+        return StoredArray(dtype, tuple(shape), paths, self._blob[start : start + length])
 
     def _dtype(self, text: str) -> np.dtype:
         with suppress(TypeError):
             if DTYPE.fullmatch(text) and np.dtype(text).str == text:
                 return np.dtype(text)
         raise self._damaged(f"an array's dtype is {text[:20]!r}")
-
-    def _tail(self, start: int, length: int) -> Piece:
-        with _open(self._path) as file:
-            file.seek(self._blob_start + start)
-            content = file.read(length)
-        return Piece(self._path, self._blob_start + start, length, hashlib.sha256(content).hexdigest())
 
     def _damaged(self, what: str) -> Damaged:
         return Damaged(f"{self._path} is damaged: {what}")
@@ -375,24 +318,22 @@ def _reading(path: Path) -> Iterator[None]:
         raise Damaged(f"cannot read {path}: {error.strerror}") from error
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    """A file to read; not a link to elsewhere, nor a pipe that would never end."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        raise Damaged(f"{path} is damaged: it is not a file")
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        yield file
+def _read(path: Path, size: int = -1) -> bytes:
+    """The content of a file. Raises `OSError`, and `Damaged` for a folder, a pipe or a link to elsewhere."""
+    try:
+        with files.open_file(path, links=False) as file:
+            return file.read(size)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ELOOP):
+            raise Damaged(f"{path} is damaged: it is not a file") from error
+        raise
 
 
 def _names(folder: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
+    return sorted(os.listdir(folder)) if folder.exists() else []
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        return  # not one of ours
-    path.unlink()
-    files.crash_point(f"{path.name} removed")
+    if not path.is_dir() or path.is_symlink():  # no folder is one of ours
+        path.unlink()
+        files.crash_point(f"{path.name} removed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import platform
 import stat
@@ -17,7 +18,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from explore.errors import UserError
 
@@ -78,17 +78,18 @@ def write_all(folder: Path, texts: Mapping[Path, str]) -> list[Path]:
     return paths
 
 
-def open_file(path: Path, mode: str = "rb") -> BinaryIO:
-    """A file to read ("rb"), or to change ("r+b") unless it is a link to elsewhere; unbuffered.
+def open_file(path: Path, mode: str = "rb", links: bool = True) -> io.FileIO:
+    """A file to read ("rb"), maybe through a link to elsewhere; or to change ("r+b"), never through one; unbuffered.
 
     Raises `OSError`, also for what is no file, such as a pipe that nobody fills.
     """
-    flags = os.O_RDONLY if mode == "rb" else os.O_RDWR | os.O_NOFOLLOW
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    flags = os.O_RDONLY if mode == "rb" else os.O_RDWR
+    follow = 0 if links and mode == "rb" else os.O_NOFOLLOW
+    descriptor = os.open(path, flags | follow | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a file")
-    return open(descriptor, mode, buffering=0)  # type: ignore[return-value]
+    return io.FileIO(descriptor, mode)
 
 
 def read_text(path: Path) -> str:

@@ -127,23 +127,19 @@ def an_array(**changes):
     [
         *(np.arange(7).astype(kind) for kind in "?bBhHiIlLqQefdgFDG"),
         np.arange(7, dtype=">i4"),
-        np.array(["", "a", "Ωmega", "\U0001f600"]),
         np.array(-2.5),
         np.array(True),
-        np.array("word"),
         np.zeros(0),
         np.zeros((3, 0, 2), np.int8),
         np.array([np.nan, np.inf, -0.0, 5e-324]),
         np.arange(CHUNK),
         np.arange(CHUNK // 8),
         np.arange(CHUNK // 8 + 1),
-        np.arange(CHUNK).astype("U7"),
         np.asfortranarray(np.arange(10000).reshape(100, 100)),
         np.arange(10000)[::-3],
         np.arange(12000).reshape(3, 100, 40)[:, :77],
         np.arange(12000).reshape(3, 100, 40)[1, :77],
         np.arange(12000).reshape(3, 100, 40).transpose(2, 0, 1),
-        np.arange(9000).astype("U7")[::2],
         np.broadcast_to(np.float32(3), (50, 70)),
     ],
     ids=lambda array: f"{array.dtype.str}{list(array.shape)}",
@@ -152,7 +148,7 @@ def test_an_array_is_read_as_it_was_written(folder, array):
     Checkpoints(folder).write(1, array)
     stored = Checkpoints(folder).read(1)
     expected = array.astype(array.dtype.newbyteorder("<"))
-    assert (stored.dtype, stored.shape, stored.nbytes) == (expected.dtype, array.shape, array.nbytes)
+    assert (stored.dtype, stored.shape) == (expected.dtype, array.shape)
     assert same(np.asarray(stored), np.ascontiguousarray(expected).reshape(array.shape))
 
 
@@ -481,15 +477,16 @@ def test_an_array_that_is_damaged_between_reading_and_loading_is_noticed(folder)
     checkpoints = Checkpoints(folder)
     checkpoints.write(1, noise(CHUNK + 5))
     stored = checkpoints.read(1)
-    for path in (state_of(folder, 1), next((folder / "chunks").iterdir())):
-        content = path.read_bytes()
-        path.write_bytes(content[:-1])
-        with pytest.raises(Damaged, match=path.name):
-            np.asarray(stored)
-        path.unlink()
-        with pytest.raises(Damaged, match=f"{path.name} is missing"):
-            np.asarray(stored)
-        path.write_bytes(content)
+    state_of(folder, 1).unlink()  # all of which has been read
+    path = next((folder / "chunks").iterdir())
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(Damaged, match=path.name):
+        np.asarray(stored)
+    path.unlink()
+    with pytest.raises(Damaged, match=f"{path.name} is missing"):
+        np.asarray(stored)
+    path.write_bytes(content)
     assert same(np.asarray(stored), noise(CHUNK + 5))
 
 
@@ -552,8 +549,7 @@ def test_an_array_that_is_damaged_between_reading_and_loading_is_noticed(folder)
         (an_array(chunks=[7]), "name"),
         (an_array(chunks=["a" * 64], shape=[2 + CHUNK // 4]), "a{64} is missing"),
         (an_array(chunks=["a" * 64]), "does not fit"),
-        (an_array(dtype="<U2", shape=[1]), "no value of str"),
-        (an_array(dtype="|b1", shape=[8]), "no value of bool"),
+        (an_array(dtype="<U2", shape=[1]), "dtype"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, dict) else None,
 )
@@ -562,14 +558,14 @@ def test_a_forged_state_is_refused(folder, plain, words):
     assert_damaged(folder, 1, words)
 
 
-def test_a_forged_chunk_is_refused_where_its_bytes_are_no_values(folder):
-    content = b"\xff" * CHUNK
+def test_bytes_that_are_no_bools_are_read_as_true(folder):
+    content = b"\xff\x00" * (CHUNK // 2)
     name = hashlib.sha256(content).hexdigest()
-    number, text = (an_array(dtype=dtype, chunks=[name], shape=[CHUNK // 4], tail=[0, 0]) for dtype in ("<u4", "<U1"))
-    forge(folder, [number, text])
+    forge(folder, an_array(dtype="|b1", chunks=[name], shape=[CHUNK + 3], tail=[0, 3]), blob=b"\x02\x00\x01")
     (folder / "chunks").mkdir()
     (folder / "chunks" / name).write_bytes(content)
-    assert_damaged(folder, 1, f"{name} is damaged: it holds what is no value of str")
+    stored = np.asarray(Checkpoints(folder).read(1))
+    assert same(stored, np.array([*[True, False] * (CHUNK // 2), True, False, True]))
 
 
 def test_an_honest_forgery_is_read(folder):
