@@ -99,7 +99,7 @@ class Learner:
                 judging = function.trained_features(batch.next_obs, batch.next_prior)
 
         def select(index: Index) -> Tensor:
-            draws = next((part.shape[2] for part in index if part is not None), function.holder.copies)
+            draws = next((part.shape[2] for part in index if part is not None), function.value_wrapper.copies)
             return select_actions(self.target, Beliefs(function, judging, index, selecting, progress), draws)
 
         return Phase(

@@ -1,6 +1,6 @@
 """What is tried before a run, so that mistakes show before hours are spent.
 
-Components of an agent are tried when it is built, see `explore._learning`; here the agent and the environments
+Components of an agent are tried when it is built, see `explore._learning.preflight`; here the agent and the environments
 are tried for what a run asks of them: beliefs for pictures, and a state that can be put back.
 """
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 import dm_env
 import numpy as np
 
+from explore._learning.preflight import make_up_observations
 from explore._running.visits import beliefs
 from explore._state import Misfit, Unsavable, capture, restore
-from explore._values.parts import make_up_observations
 from explore.errors import UserError
 from explore.streams import Streams, global_generators
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from explore.interfaces import UncertaintyModule
-from explore.nn import Linear
+from explore.nn import LaneLayer
 
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
 HARMLESS = "grad and param do not obey the gradient layout contract"
@@ -39,30 +39,38 @@ class Stack:
         rows: int,
         device: torch.device,
     ):
-        if buffers := [name for name, _ in trained.named_buffers()]:
-            raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
+        _refuse_buffers(trained)
         self.lanes = lanes
-        one_hot = {f"{name}.weight": m for name, m in trained.named_modules() if isinstance(m, Linear) and m.one_hot}
-        parameters = dict(trained.named_parameters())
-        self.trainable = [name for name, parameter in parameters.items() if parameter.requires_grad]
+        self.trainable = [name for name, parameter in trained.named_parameters() if parameter.requires_grad]
         self.layout: dict[str, tuple[int, torch.Size]] = {}  # parameter -> where in a row, shape in a lane
-        width = 0
-        for name in sorted(parameters, key=lambda name: name in one_hot):  # those come last, to be trimmed
-            self.layout[name] = (width, parameters[name].shape[1:])
-            width = _multiple(width + parameters[name][0].numel(), ALIGNMENT)
-        # So that the rows of all lanes are one matrix, see `kernels.look_up`.
-        width = _multiple(width, math.lcm(ALIGNMENT, *(layer.weight.shape[-1] for layer in one_hot.values())))
-        self._last_is_one_hot = bool(one_hot)
-        copies = [trained, prior, trained] if prior is not None else [trained, trained]
-        self.buffer = torch.zeros(len(copies), rows, width, device=device)
-        for block, module in zip(self.buffer, copies):
-            for name, parameter in module.named_parameters():
-                self._view(block, name).copy_(parameter.detach())
+        width = self._lay_out(trained)
+        networks = [trained, trained] if prior is None else [trained, prior, trained]
+        self.buffer = torch.zeros(len(networks), rows, width, device=device)  # [copies, lanes * members, row]
+        for block, network in zip(self.buffer, networks):
+            self._fill(block, network)
         self.gradient = torch.zeros_like(self.buffer[0])
+        self.target = self._bind(copy.deepcopy(trained), self.buffer[-1:])
+        self.with_prior = self._bind(copy.deepcopy(trained), self.buffer[:-1])  # as one, with twice the lanes
+        # In place, so that nobody holds a network that looks alike and is not used.
+        self.prior = None if prior is None else self._bind(prior, self.buffer[1:-1])
         self.trained = self._bind(trained, self.buffer[:1], self.gradient)
-        self.target = self._bind(trained, self.buffer[-1:])
-        self.prior = self._bind(prior, self.buffer[1:-1]) if prior is not None else None
-        self.with_prior = self._bind(trained, self.buffer[:-1])  # trained and prior as one, with twice the lanes
+
+    def _lay_out(self, network: nn.Module) -> int:
+        """Gives each parameter its place in a row; returns the width of rows. Those looked up come last, to be cut."""
+        parameters = dict(network.named_parameters())
+        layers = [(name, module) for name, module in network.named_modules() if isinstance(module, LaneLayer)]
+        tables = {f"{name}.{layer.table}" for name, layer in layers if layer.table}
+        width = 0
+        for name in sorted(parameters, key=lambda name: name in tables):
+            self.layout[name] = (width, parameters[name].shape[1:])
+            width = _round_up(width + parameters[name][0].numel(), ALIGNMENT)
+        self._ends_with_table = bool(tables)
+        # So that the rows of all lanes are one matrix, see `explore.nn.products.look_up`.
+        return _round_up(width, math.lcm(ALIGNMENT, *(parameters[name].shape[-1] for name in tables)))
+
+    def _fill(self, rows: Tensor, network: nn.Module) -> None:
+        for name, parameter in network.named_parameters():
+            self._view(rows, name).copy_(parameter.detach())
 
     @property
     def bound(self) -> list[UncertaintyModule]:
@@ -74,10 +82,10 @@ class Stack:
 
         The weights of the others never had a gradient, so there is nothing for Adam to do there.
         """
-        if not self._last_is_one_hot:
+        if not self._ends_with_table:
             return self.buffer.shape[-1]
         start, (_, outputs) = list(self.layout.values())[-1]
-        return _multiple(start + seen * outputs, ALIGNMENT)
+        return _round_up(start + seen * outputs, ALIGNMENT)
 
     def view_parameters(self, rows: Tensor) -> dict[str, Tensor]:
         """Rows as the parameters they hold, by name."""
@@ -106,8 +114,7 @@ class Stack:
         return rows[:, start : start + shape.numel()].unflatten(1, shape)
 
     def _bind(self, module: UncertaintyModule, blocks: Tensor, gradient: Tensor | None = None) -> UncertaintyModule:
-        """The module with its parameters replaced by views of these copies."""
-        module = copy.deepcopy(module)
+        """The module, its parameters replaced by views of these copies."""
         for name, original in list(module.named_parameters()):
             parameter = nn.Parameter(self._view(blocks.flatten(0, 1), name), requires_grad=False)
             if gradient is not None and original.requires_grad:
@@ -118,6 +125,11 @@ class Stack:
         return module
 
 
-def _multiple(number: int, of: int) -> int:
+def _refuse_buffers(network: nn.Module) -> None:
+    if buffers := [name for name, _ in network.named_buffers()]:
+        raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
+
+
+def _round_up(number: int, of: int) -> int:
     """The next multiple of `of`."""
     return -(-number // of) * of

@@ -56,7 +56,7 @@ class Beliefs:
 
     def mean(self) -> Tensor:
         """Expected values, `[lanes, batch, 1, actions]`."""
-        return self.function.values(self.features, self.function.mean_index())
+        return self.function.values(self.features, self.function.indexer.mean())
 
     def std(self) -> Tensor:
         """Standard deviation over indices, `[lanes, batch, 1, actions]`."""
@@ -65,7 +65,7 @@ class Beliefs:
     def draw(self, count: int) -> Tensor:
         """Values at `count` fresh indices, `[lanes, batch, count, actions]`."""
         batch = self.features[0].shape[1]
-        return self.function.values(self.features, self.function.draw(self.generators, batch, count))
+        return self.function.values(self.features, self.function.indexer.draw(self.generators, batch, count))
 
 
 class Selection(ABC):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from explore._learning.preflight import make_up_observations
 from explore._running.experiment import Experiment
 from explore._running.loop import evaluate_episode, play_episode
 from explore._state import Tree, capture
-from explore._values.parts import make_up_observations
 from explore.interfaces import Agent, Spec
 from explore.streams import Streams, stream
 from explore.testing import toy

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from explore._learning.preflight import make_up_observations
 from explore._running.loop import play_episode
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import make_up_observations
 from explore.interfaces import ScaleModule, Spec, UncertaintyModule
 from explore.streams import Generators, stream
 from explore.testing import toy

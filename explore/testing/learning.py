@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from explore._learning.compiled import CompiledUpdate
-from explore._learning.rehearsal import make_up_batch
+from explore._learning.preflight import make_up_batch, make_up_observations
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import make_up_observations
 from explore.interfaces import Spec
 from explore.streams import Streams, stream
 from explore.testing import toy
@@ -28,7 +27,7 @@ def check_learning(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     """Lanes 0 and 2 learn, lane 1 does not."""
     with subject.trying("in learning"):
         agent = agent_of(spec, range(3), parts)
-        frozen = [parameter for twin in agent.function.frozen for parameter in twin.parameters()]
+        frozen = [parameter for twin in agent.function.prior_parts for parameter in twin.parameters()]
         before, priors = copied(agent.function), [parameter.clone() for parameter in frozen]
         learn(agent, lanes=(0, 2))
     for stack, old in zip(agent.function.stacks, before):

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from explore._learning.preflight import make_up_observations
 from explore._running.experiment import Experiment
 from explore._running.preflight import preflight
 from explore._running.visits import beliefs
 from explore._storage.checkpoints import Checkpoints
-from explore._values.parts import make_up_observations
 from explore.interfaces import Spec
 from explore.streams import stream
 from explore.testing.promises import Subject, difference, listed

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from explore._learning.preflight import check_values, make_up_observations
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import make_up_observations
 from explore.interfaces import Spec, UncertaintyModule, ValueNetwork
 from explore.nn import Linear, apply_hidden
 from explore.streams import stream
@@ -68,7 +68,8 @@ def _function(spec: Spec, seeds: Sequence[int], parts: dict[str, Any]) -> Indexe
 def _check_outputs(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     for lanes in (1, 2, 7):
         with subject.trying(f"with {lanes} lanes and observations of shape {[*spec.observation.shape]}"):
-            function = _function(spec, range(lanes), parts)  # the core's own checks of shapes, signs and lanes
+            function = _function(spec, range(lanes), parts)
+            check_values(function)  # as the core does before a run: shapes, signs, lanes
             for batch in BATCHES:
                 _check_shapes(subject, function, _outputs(function, batch), batch)
 
@@ -90,13 +91,13 @@ def _outputs(function: IndexedValue, batch: int) -> dict[str, Tensor]:
     """What all networks of a function give for made-up observations, each `[lanes, batch, ...]`."""
     generators = [stream(seed, "made up") for seed in function.seeds]
     obs = make_up_observations(function.spec, generators, batch)
-    index = function.draw(generators, batch, DRAWS)
+    index = function.indexer.draw(generators, batch, DRAWS)
     features = function.acting_features(obs)
-    prior = function.prior_features(obs) if function.twins else torch.zeros(len(obs), batch, 0)
+    prior = function.prior_features(obs) if function.prior_parts else torch.zeros(len(obs), batch, 0)
     targets = function.target_features(obs, prior)
     return {
         "values": function.values(features, index),
-        "mean": function.values(features, function.mean_index()),
+        "mean": function.values(features, function.indexer.mean()),
         "std": function.std(features),
         "target values": function.values(targets, index),
         "prior": prior,
@@ -184,7 +185,7 @@ def _check_state(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
 
 def _check_layers(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     function = _function(spec, (0, 1), parts | {"uncertainty": toy.part("uncertainty.Deterministic")})
-    network = function.holder.network
+    network = function.value_wrapper.network
     layers = list(network.as_layers())
     if not layers:
         return

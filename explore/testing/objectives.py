@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from explore._config.parameters import parameters
-from explore._learning.rehearsal import make_up_batch
-from explore._values.parts import make_up_observations
+from explore._learning.preflight import make_up_batch, make_up_observations
 from explore.interfaces import Objective, Schedule, Spec
 from explore.streams import stream
 from explore.testing import toy

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from explore._learning.learner import select_actions
+from explore._learning.preflight import make_up_observations
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import make_up_observations
 from explore.interfaces import Beliefs, Index, Selection, Spec
 from explore.streams import Generators, stream
 from explore.testing import toy
@@ -75,12 +75,12 @@ def _choices(
         for batch in (1, 5):
             obs = make_up_observations(spec, made_up, batch)
             features = function.acting_features(obs)
-            copies = function.holder.copies
+            copies = function.value_wrapper.copies
             mask = tuple(torch.ones(len(seeds), batch, part.mask_size) for part in function.parts)
             indices: list[tuple[Index, int]] = [
-                (function.draw(made_up, 1, 1), 1),  # held for an episode
-                (function.draw(made_up, batch, 2), 2),
-                (function.draw_for_learning(made_up, mask, copies), copies),
+                (function.indexer.draw(made_up, 1, 1), 1),  # held for an episode
+                (function.indexer.draw(made_up, batch, 2), 2),
+                (function.indexer.draw_for_learning(made_up, mask, copies), copies),
             ]
             for index, draws in indices:
                 actions = select_actions(selection, Beliefs(function, features, index, generators, progress), draws)

@@ -9,8 +9,7 @@ from torch.nn import ModuleList
 
 from explore import hookimpl
 from explore.interfaces import Spec, UncertaintyModule, ValueNetwork, ValueWrapper
-from explore.nn import Linear, apply_hidden
-from explore.nn.initialisers import check_init
+from explore.nn import Linear, apply_hidden, check_init
 from explore.streams import Generators, normal
 
 

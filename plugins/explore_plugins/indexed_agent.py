@@ -9,11 +9,7 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore._learning.learner import Learner, select_actions
-from explore._learning.rehearsal import rehearse
-from explore._learning.replay import Replay
-from explore._state import capture, restore
-from explore._values.indexed_value import IndexedValue
+from explore.agents import IndexedValue, Learner, Replay, capture, check_learner, restore, select_actions
 from explore.errors import RunFailed
 from explore.interfaces import (
     Agent,
@@ -89,63 +85,67 @@ class Indexed(Agent):
         redraw_probability: float = 0.0,
         compile: bool = False,
     ):
-        _check(0 <= discount <= 1, "discount", "between 0 and 1", discount)
-        _check(learning_rate > 0, "learning_rate", "above 0", learning_rate)
-        _check(adam_epsilon > 0, "adam_epsilon", "above 0", adam_epsilon)
-        _check(gradient_clip is None or gradient_clip > 0, "gradient_clip", "None or above 0", gradient_clip)
-        _check(0 <= mask_probability <= 1, "mask_probability", "between 0 and 1", mask_probability)
-        _check(0 <= redraw_probability <= 1, "redraw_probability", "between 0 and 1", redraw_probability)
+        shares = {"discount": discount, "mask_probability": mask_probability, "redraw_probability": redraw_probability}
+        rates = {"learning_rate": learning_rate, "adam_epsilon": adam_epsilon}
         counts = {
             "batch_size": batch_size, "batches_per_episode": batches_per_episode, "learn_every": learn_every,
             "target_period": target_period, "min_replay": min_replay,
         }  # fmt: skip
-        for name, count in counts.items():
-            _check(count is None or count >= 1, name, "at least 1", count)
-        _check(replay_capacity >= 2, "replay_capacity", "at least 2", replay_capacity)
-        _check(min_replay <= replay_capacity, "min_replay", f"at most replay_capacity = {replay_capacity}", min_replay)
-
+        _check_numbers(shares, rates, counts, replay_capacity)
+        _check(gradient_clip is None or gradient_clip > 0, "gradient_clip", "None or above 0", gradient_clip)
         modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
         _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
         self.streams, lanes = streams, len(streams)
-        self.function = IndexedValue(spec, streams.seeds, value, modules, prior(), device)
-        if isinstance(spec.observation, dm_env.specs.DiscreteArray):
-            rows_per_target = target_period * batch_size * (batches_per_episode if learn_every is None else 1)
-            self.function.tabulates_targets = spec.observation.num_values <= rows_per_target
-        self.objective = objective()
+        self.batch_size, self.batches_per_episode = batch_size, batches_per_episode
+        self.learn_every, self.target_period, self.min_replay = learn_every, target_period, min_replay
+        self.redraw_probability = redraw_probability
+
+        one_hot = isinstance(spec.observation, dm_env.specs.DiscreteArray)
+        self.function = IndexedValue(
+            spec, streams.seeds, value, modules, prior(), device,
+            tabulate_targets=one_hot and spec.observation.num_values <= self._rows_per_target,
+        )  # fmt: skip
+        self.objective, self.acting, self.evaluation = objective(), acting(), (evaluation or MeanArgmax)()
         self.objective.check(self.function)
-        self.acting, self.evaluation = acting(), (evaluation or MeanArgmax)()
         self.learner = Learner(
             self.function, self.objective, target(), discount, learning_rate, adam_epsilon, gradient_clip, double_q,
             compile,
         )  # fmt: skip
-        parts = self.function.parts
-        self.replay = Replay(
-            spec.observation,
-            lanes,
-            replay_capacity,
-            masks=sum(part.mask_size for part in parts),
-            mask_probability=mask_probability,
-            noise=sum(part.size for part in parts) if self.objective.uses_noise else 0,
-            prior=self.function.prior_shape,
-        )
-        self.batch_size, self.batches_per_episode = batch_size, batches_per_episode
-        self.learn_every, self.target_period, self.min_replay = learn_every, target_period, min_replay
-        self.redraw_probability = redraw_probability
+        self.replay = self._build_replay(replay_capacity, mask_probability)
         self.columns = ("index", *self.objective.losses, "uncertainty")
-        self.steps = [0] * lanes
-        self.phases = [0] * lanes
-        self.episode = 0
-        self.progress = 0.0
+        self.steps, self.phases = [0] * lanes, [0] * lanes
+        self.episode, self.progress = 0, 0.0
         self.index: tuple[Tensor, ...] = ()
         self.index_is_new = False
         self.evaluation_index: Index = ()
         self.latest: dict[str, list[float | None]] = {}
-        rehearse(self.learner, [self.acting, self.evaluation], self.replay)
+        check_learner(self.learner, [self.acting, self.evaluation], self.replay)
+
+    @property
+    def _batches_per_phase(self) -> int:
+        return self.batches_per_episode if self.learn_every is None else 1
+
+    @property
+    def _rows_per_target(self) -> int:
+        """Transitions learned from before the target networks change."""
+        return self.target_period * self.batch_size * self._batches_per_phase
+
+    def _build_replay(self, capacity: int, mask_probability: float) -> Replay:
+        function, parts = self.function, self.function.parts
+        return Replay(
+            function.spec.observation,
+            len(self.streams),
+            capacity,
+            masks=sum(part.mask_size for part in parts),
+            mask_probability=mask_probability,
+            noise=sum(part.size for part in parts) if self.objective.uses_noise else 0,
+            prior=function.prior_shape,
+        )
 
     def begin_episode(self, observations: np.ndarray, progress: float) -> None:
         self.episode += 1
         self.progress = progress
-        self.index, self.index_is_new = self.function.draw(self.streams["index"], 1, 1), True
+        self.index, self.index_is_new = self.function.indexer.draw(self.streams["index"], 1, 1), True
         self.latest = {name: [None] * len(self.steps) for name in self.columns[1:]}
         for lane, observation in enumerate(observations):
             self.replay.start(lane, observation)
@@ -172,27 +172,26 @@ class Indexed(Agent):
             self._learn([lane for lane, on in enumerate(active) if on and self.steps[lane] % self.learn_every == 0], 1)
 
     def begin_evaluation(self) -> None:
-        self.evaluation_index = self.function.draw(self.streams["evaluation index"], 1, 1)
+        self.evaluation_index = self.function.indexer.draw(self.streams["evaluation index"], 1, 1)
 
     def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
         return self._select(self.evaluation, observations, self.evaluation_index, active, "evaluation")
 
     def metrics(self) -> dict[str, Sequence[Any]]:
-        return {"index": self.function.describe_index(self.index), **self.latest}
+        return {"index": self.function.indexer.describe(self.index), **self.latest}
 
     def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
         obs = self._tensor(observations)
         features = {"": self.function.acting_features(obs)}
         if self.function.prior.has_twin:
             features["prior_"] = self.function.prior_only_features(obs)
-        mean_index = self.function.mean_index()
+        mean_index = self.function.indexer.mean()
         means = {f"{whose}mean": self.function.values(f, mean_index).squeeze(2) for whose, f in features.items()}
         stds = {f"{whose}uncertainty": self.function.std(f) for whose, f in features.items()}
         return {name: tensor.numpy(force=True) for name, tensor in (means | stds).items()}
 
     def cost(self) -> dict[str, int]:
-        batches = self.batches_per_episode if self.learn_every is None else 1
-        updates = batches * sum(self.phases)
+        updates = self._batches_per_phase * sum(self.phases)
         parameters = self.function.trained_parameters
         return {"parameters": parameters, "updates": updates, "samples": updates * self.batch_size}
 
@@ -286,7 +285,7 @@ class Indexed(Agent):
         chances = zip(self.streams["redraw"], active)
         again = [on and generator.random() < self.redraw_probability for generator, on in chances]
         if any(again):
-            drawn = self.function.draw(_only_active(self.streams["index"], again), 1, 1)
+            drawn = self.function.indexer.draw(_only_active(self.streams["index"], again), 1, 1)
             where = torch.tensor(again, device=self.function.device)[:, None, None, None]
             self.index = tuple(torch.where(where, new, old) for new, old in zip(drawn, self.index))
 
@@ -302,7 +301,7 @@ class Indexed(Agent):
         obs = self._tensor(np.asarray(observations))
         everywhere = obs.expand(len(self.steps), *obs.shape)
         generators = self.streams["questions"]
-        index = self.function.draw(generators, 1, 1)
+        index = self.function.indexer.draw(generators, 1, 1)
         return Beliefs(self.function, self.function.acting_features(everywhere), index, generators, self.progress)
 
     def _prior(self, obs: Tensor) -> Tensor:
@@ -316,6 +315,20 @@ class Indexed(Agent):
 
 def _only_active(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:
     return [generator if on else None for generator, on in zip(generators, active)]
+
+
+def _check_numbers(
+    shares: Mapping[str, float], rates: Mapping[str, float], counts: Mapping[str, int | None], capacity: int
+) -> None:
+    for name, share in shares.items():
+        _check(0 <= share <= 1, name, "between 0 and 1", share)
+    for name, rate in rates.items():
+        _check(rate > 0, name, "above 0", rate)
+    for name, count in counts.items():
+        _check(count is None or count >= 1, name, "at least 1", count)
+    _check(capacity >= 2, "replay_capacity", "at least 2", capacity)
+    least = counts["min_replay"]
+    _check(least is None or least <= capacity, "min_replay", f"at most replay_capacity = {capacity}", least)
 
 
 def _check(ok: bool, name: str, expected: str, value: Any) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore._values.indexed_value import IndexedValue
+from explore.agents import IndexedValue
 from explore.interfaces import Features, Members, Objective, Phase, ScaleModule, Schedule, as_schedule
 from explore.streams import normal
 
@@ -32,10 +32,10 @@ class WassersteinTD(Objective):
         self.sigma = as_schedule(sigma, "sigma", minimum=0)
 
     def check(self, function: IndexedValue) -> None:
-        holder, *rest = function.parts
-        scaled = rest if isinstance(holder, Members) else [holder, *rest]
+        wrapper, *rest = function.parts
+        scaled = rest if isinstance(wrapper, Members) else [wrapper, *rest]
         if len(scaled) != 1 or not scaled[0].has_scales:
-            names = ", ".join(type(part).__name__ for part in scaled) or type(holder).__name__
+            names = ", ".join(type(part).__name__ for part in scaled) or type(wrapper).__name__
             raise ValueError(
                 "objective.WassersteinTD matches means and standard deviations, so it needs one uncertainty "
                 f"module with scales such as uncertainty.SoftplusHeads, not {names}; use objective.SampledTD"
@@ -43,14 +43,14 @@ class WassersteinTD(Objective):
 
     def prepare(self, phase: Phase) -> dict[str, Tensor]:
         function, batch = phase.function, phase.reward.shape[1]
-        holder, scaled = function.holder, function.parts[-1]
+        wrapper, scaled = function.value_wrapper, function.parts[-1]
         index: list[Tensor] = []
         heads = trained_heads = torch.ones(1, 1, 1, 1, device=function.device)
         if isinstance(scaled, ScaleModule):
             heads = scaled.draw_heads(phase.generators, phase.mask[-1], 1)  # [lanes, batch, 1, heads]
             index = [normal(phase.generators, batch, 1, 1).to(function.device) * heads]
             trained_heads = heads if scaled.train_heads == "one" else phase.mask[-1][:, :, None]
-        index = [holder.draw(phase.generators, batch, 1).to(function.device), *index]
+        index = [wrapper.draw(phase.generators, batch, 1).to(function.device), *index]
         action = phase.select(tuple(index)).unsqueeze(-1)  # [lanes, batch, 1, 1]
         mean, scale = (
             moment.gather(2, action.expand(-1, -1, 1, moment.shape[-1]))
@@ -59,7 +59,7 @@ class WassersteinTD(Objective):
         discount = phase.discount[:, :, None, None]
         return {
             "mean_target": phase.reward[:, :, None, None] + discount * mean,
-            "mean_weight": phase.mask[0][:, :, None] if holder.mask_size else torch.ones_like(mean),
+            "mean_weight": phase.mask[0][:, :, None] if wrapper.mask_size else torch.ones_like(mean),
             "scale_target": self.sigma(phase.progress) + discount * scale,
             "scale_weight": trained_heads.expand_as(scale),
         }
@@ -78,7 +78,7 @@ def _moments(function: IndexedValue, features: Features) -> tuple[Tensor, Tensor
     """Means `[lanes, batch, actions, members]` and standard deviations `[lanes, batch, actions, heads]`."""
     first, last = features[0], features[-1]
     assert isinstance(first, Tensor) and isinstance(last, Tensor)
-    return function.holder.means(first), function.parts[-1].scales(last)
+    return function.value_wrapper.means(first), function.parts[-1].scales(last)
 
 
 class SampledTD(Objective):
@@ -116,19 +116,19 @@ class SampledTD(Objective):
         if self.uses_noise and not any(part.random for part in function.parts):
             raise ValueError(
                 "objective.SampledTD.noise perturbs the values of different indices differently, but "
-                f"uncertainty.{type(function.holder).__name__} has only one; set it to 0"
+                f"uncertainty.{type(function.value_wrapper).__name__} has only one; set it to 0"
             )
 
     def unused_parameters(self) -> dict[str, str]:
         return {} if self.index_is_continuous else {"indices": "no index is continuous"}
 
     def prepare(self, phase: Phase) -> dict[str, Any]:
-        function, holder = phase.function, phase.function.holder
+        function, wrapper = phase.function, phase.function.value_wrapper
         repeats = self.indices if any(part.continuous for part in function.parts) else 1
-        index = function.draw_for_learning(phase.generators, phase.mask, holder.copies * repeats)
+        index = function.indexer.draw_for_learning(phase.generators, phase.mask, wrapper.copies * repeats)
         target_index = index
         if self.target_index == "fresh":
-            target_index = function.draw_for_targets(phase.generators, phase.reward.shape[1])
+            target_index = function.indexer.draw_for_targets(phase.generators, phase.reward.shape[1])
         action = phase.select(target_index)
         values = function.values(phase.next_features, target_index)  # [lanes, batch, draws, actions]
         bootstrap = values.gather(-1, action.expand(values.shape[:-1]).unsqueeze(-1)).squeeze(-1)
@@ -136,8 +136,8 @@ class SampledTD(Objective):
         if self.uses_noise:
             for part, noise, i in zip(function.parts, phase.noise, index):
                 target = target + self.noise * part.perturbation(noise, i)  # type: ignore[arg-type]
-        target = target.expand(-1, -1, holder.copies * repeats)
-        weight = phase.mask[0].repeat_interleave(repeats, -1) if holder.mask_size else torch.ones_like(target)
+        target = target.expand(-1, -1, wrapper.copies * repeats)
+        weight = phase.mask[0].repeat_interleave(repeats, -1) if wrapper.mask_size else torch.ones_like(target)
         return {"index": index, "target": target, "weight": weight / repeats}
 
     def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:

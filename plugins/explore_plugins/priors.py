@@ -6,7 +6,7 @@ from torch import Tensor
 
 from explore import hookimpl
 from explore.interfaces import Prior
-from explore.nn.initialisers import check_init
+from explore.nn import check_init
 
 
 class Additive(Prior):

@@ -111,8 +111,8 @@ def settings_of(experiment):
         "learning_rate": agent.learner.adam.learning_rate,
         "replay_capacity": agent.replay.capacity - 1,
         "mask_probability": agent.replay.mask_probability,
-        "members": function.holder.size,
-        "hidden": widths(function.holder.network),
+        "members": function.value_wrapper.size,
+        "hidden": widths(function.value_wrapper.network),
         "betas": tuple(function.prior.scales.values()) if function.prior.has_twin else None,
         "acting": type(agent.acting).__name__,
         "target": type(agent.learner.target).__name__,
@@ -152,7 +152,7 @@ def test_a_recipe_holds_the_papers_settings(recipe):
 def test_a_recipe_of_another_explorer_holds_its_settings(recipe):
     agent = load(recipe, (), discover()).build().agent
     function, learner = agent.function, agent.learner
-    holder = function.holder
+    holder = function.value_wrapper
     assert {
         "uncertainty": type(holder).__name__,
         "size": holder.size,

@@ -30,9 +30,9 @@ def test_values_are_those_of_the_equation(spec, hidden):
     """μ(x) + σ([x, φ(x), z])·z + β Σ_i z_i p_i(x), the epinet's first layer as one matrix."""
     q = function(spec, hidden=hidden, dimension=2)
     obs = some_observations(spec)
-    index = q.draw([stream(seed, "test") for seed in SEEDS], 5, 3)
+    index = q.indexer.draw([stream(seed, "test") for seed in SEEDS], 5, 3)
     found = q.values(q.acting_features(obs), index)
-    net, prior = q.stacks[0].trained, q.frozen[0]
+    net, prior = q.stacks[0].trained, q.prior_parts[0]
     for lane in range(2):
         for row in range(5):
             for k in range(3):
@@ -65,7 +65,7 @@ def test_no_gradient_reaches_the_value_network_through_the_epinet():
 
 def test_functions_of_the_prior_have_standard_deviation_1_over_one_hot_observations():
     q = IndexedValue(CELLS, range(60), VALUE, [Epinet], Additive())
-    outputs = q.frozen[0](torch.arange(9).expand(60, -1))
+    outputs = q.prior_parts[0](torch.arange(9).expand(60, -1))
     assert float(outputs.std()) == pytest.approx(0.88, abs=0.05)  # a normal cut off at 2 has 0.88
 
 
@@ -81,9 +81,9 @@ def test_the_spread_is_that_of_the_values_and_the_mean_is_the_base_network():
     q = function(dimension=2)
     obs = some_observations(FLOATS)
     features = q.acting_features(obs)
-    mean = q.values(features, q.mean_index()).squeeze(2)
+    mean = q.values(features, q.indexer.mean()).squeeze(2)
     torch.testing.assert_close(mean, q.stacks[0].trained.network(obs))
-    values = q.values(features, q.draw([stream(seed, "test") for seed in SEEDS], 5, 4000))
+    values = q.values(features, q.indexer.draw([stream(seed, "test") for seed in SEEDS], 5, 4000))
     assert (q.std(features) / values.std(2) - 1).abs().max() < 0.6  # of few indices, the same for all observations
     assert torch.equal(q.std(features), q.std(q.acting_features(obs)))
 

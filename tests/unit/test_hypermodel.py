@@ -139,7 +139,7 @@ def test_a_is_drawn_as_a_layer_from_z_to_the_weights():
 
 
 def test_an_index_is_uniform_on_the_sphere():
-    (index,) = function(dimension=D).draw([stream(s, "test") for s in (0, 5)], 20_000)
+    (index,) = function(dimension=D).indexer.draw([stream(s, "test") for s in (0, 5)], 20_000)
     z, one = index[..., :D], index[..., D]
     torch.testing.assert_close(z.norm(dim=-1), torch.ones(2, 20_000))
     assert (one == 1).all() and (z.mean(1).abs() < 0.02).all()
@@ -149,11 +149,11 @@ def test_an_index_is_uniform_on_the_sphere():
 def test_mean_std_and_scales_are_those_of_the_values():
     q = function(dimension=D)
     features = q.acting_features(torch.randn(2, 4, 2, 2, generator=torch.Generator().manual_seed(0)))
-    values = q.values(features, q.draw([stream(s, "test") for s in (0, 5)], 4, 40_000))
+    values = q.values(features, q.indexer.draw([stream(s, "test") for s in (0, 5)], 4, 40_000))
     torch.testing.assert_close(values.std(2), q.std(features), rtol=0.03, atol=1e-6)
-    torch.testing.assert_close(q.holder.scales(features[0]).squeeze(-1), q.std(features))
-    mean = q.values(features, q.mean_index())
-    torch.testing.assert_close(q.holder.means(features[0]).squeeze(-1), mean.squeeze(2))
+    torch.testing.assert_close(q.value_wrapper.scales(features[0]).squeeze(-1), q.std(features))
+    mean = q.values(features, q.indexer.mean())
+    torch.testing.assert_close(q.value_wrapper.means(features[0]).squeeze(-1), mean.squeeze(2))
     assert ((values.mean(2) - mean.squeeze(2)).abs() < 5 * q.std(features) / 200).all()
 
 

@@ -16,6 +16,7 @@ from explore_plugins.softplus_heads import SoftplusHeads
 from torch import nn
 
 from explore import nn as lane_nn
+from explore._learning.preflight import check_values
 from explore._values.indexed_value import IndexedValue
 from explore.errors import RunFailed
 from explore.interfaces import ScaleModule, UncertaintyModule, ValueNetwork, ValueWrapper
@@ -60,7 +61,7 @@ def test_an_ensemble_at_an_index_is_that_member_and_on_average_the_mean():
                            for k in range(4)])  # fmt: skip
     for k in range(4):
         torch.testing.assert_close(members[k].squeeze(2), features[0][..., k])
-    torch.testing.assert_close(q.values(features, q.mean_index()), members.mean(0))
+    torch.testing.assert_close(q.values(features, q.indexer.mean()), members.mean(0))
 
 
 def test_members_are_independent_networks():
@@ -74,9 +75,9 @@ def test_members_are_independent_networks():
 def test_std_and_mean_are_those_of_the_values_over_indices(parts, prior):
     q = function(parts, prior)
     features = q.acting_features(observations(3))
-    values = q.values(features, q.draw(generators(), 3, 40_000)).expand(-1, -1, 40_000, -1)
+    values = q.values(features, q.indexer.draw(generators(), 3, 40_000)).expand(-1, -1, 40_000, -1)
     torch.testing.assert_close(values.std(2), q.std(features), rtol=0.03, atol=1e-6)
-    error = (values.mean(2) - q.values(features, q.mean_index()).squeeze(2)).abs()
+    error = (values.mean(2) - q.values(features, q.indexer.mean()).squeeze(2)).abs()
     assert (error <= 5 * q.std(features) / 200 + 1e-6).all()
 
 
@@ -107,7 +108,7 @@ def test_acting_learning_and_target_features_are_the_same_before_learning(parts,
 
 
 def test_an_index_is_drawn_from_its_distribution():
-    member, scaled = function(PARTS["both"]).draw(generators(), 30_000)
+    member, scaled = function(PARTS["both"]).indexer.draw(generators(), 30_000)
     assert (member.sum(-1) == 1).all() and (scaled.count_nonzero(-1) == 1).all()
     torch.testing.assert_close(member.mean(1), torch.full((2, 4), 0.25), atol=0.02, rtol=0)
     torch.testing.assert_close((scaled != 0).float().mean(1), torch.full((2, 3), 1 / 3), atol=0.02, rtol=0)
@@ -127,9 +128,9 @@ def test_heads_to_learn_are_uniform_among_the_set_bits_or_among_all_if_none_is_s
 def test_an_index_in_words():
     q = function(PARTS["both"])
     index = (torch.eye(4)[[1, 3]].view(2, 1, 1, 4), torch.tensor([[0, -0.5, 0], [1.25, 0, 0]]).view(2, 1, 1, 3))
-    assert q.describe_index(index) == ["member=1 z=-0.5000 head=1", "member=3 z=1.2500 head=0"]
+    assert q.indexer.describe(index) == ["member=1 z=-0.5000 head=1", "member=3 z=1.2500 head=0"]
     one = function([Deterministic])
-    assert one.describe_index(one.draw(generators(), 1, 1)) == ["", ""]
+    assert one.indexer.describe(one.indexer.draw(generators(), 1, 1)) == ["", ""]
 
 
 def test_priors_are_random_twins_with_their_own_streams():
@@ -150,6 +151,46 @@ def test_a_prior_can_have_its_own_initialiser():
 
 def test_no_prior_has_no_twin():
     assert all(len(stack.buffer) == 2 for stack in function([HEADS], NoPrior).stacks)
+
+
+def all_values(q, obs):
+    frozen = q.prior_features(obs)
+    index = q.indexer.mean()
+    return {
+        "parts": q.values(q.trained_features(obs, frozen), index).detach(),
+        "target_parts": q.values(q.target_features(obs, frozen), index),
+        "prior_parts": q.values(q.prior_only_features(obs), index),
+    }
+
+
+@pytest.mark.parametrize("tabulate", [False, True])
+@pytest.mark.parametrize("name", ["parts", "target_parts", "prior_parts"])
+def test_who_changes_a_network_under_its_name_changes_its_values(name, tabulate):
+    q = IndexedValue(CELLS, SEEDS, PINS["value"], [HEADS], PINS["prior"](), tabulate_targets=tabulate)
+    obs = torch.arange(10).view(2, 5) % 9
+    before = all_values(q, obs)
+    with torch.no_grad():
+        getattr(q, name)[0].network.net.layers[-1].bias[1] += 1
+    q.copy_to_target([]) if name == "target_parts" else None
+    after = all_values(q, obs)
+    changed = {one for one in after if not torch.equal(before[one], after[one])}
+    assert changed == ({name} if name != "prior_parts" else set(after))
+    assert all(torch.equal(before[one][0], after[one][0]) for one in after), "the other seed's"
+
+
+def test_what_was_built_is_what_is_trained_or_the_prior_and_nothing_else():
+    built = []
+
+    def keeping(factory):
+        def build(spec):
+            built.append(factory(spec))
+            return built[-1]
+
+        return build
+
+    q = function([keeping(HEADS)], value=keeping(PINS["value"]))
+    networks = [q.parts[1], q.parts[0].network, q.prior_parts[0].network, q.prior_parts[1]]
+    assert [id(module) for module in built] == [id(module) for module in networks]
 
 
 def test_two_replications_of_the_value_network_are_refused():
@@ -206,7 +247,7 @@ class FailingHeads(FlatHeads):
 )
 def test_a_network_with_wrong_outputs_is_refused(value, parts, message):
     with pytest.raises(ValueError, match=message):
-        function(parts, value=value)
+        check_values(function(parts, value=value))
 
 
 def test_scales_that_turn_negative_end_the_run():
@@ -241,7 +282,7 @@ def test_modules_of_third_parties_add_up_with_the_built_in():
     q = function([HEADS, Circle, MEMBERS])
     assert [type(part) for part in q.parts] == [Ensemble, SoftplusHeads, Circle]
     features = q.acting_features(observations(2))
-    index = q.draw(generators(), 2, 20_000)
+    index = q.indexer.draw(generators(), 2, 20_000)
     parts = [part.values(f, i) for part, f, i in zip(q.parts, features, index)]
     torch.testing.assert_close(q.values(features, index), sum(parts))
     torch.testing.assert_close(q.values(features, index).std(2), q.std(features), rtol=0.03, atol=0)
@@ -302,6 +343,6 @@ class Listed(Plain):
     ],
 )
 def test_a_module_that_forgets_something_is_told_what(module, message):
-    function([Plain])
+    check_values(function([Plain]))
     with pytest.raises(ValueError, match=message):
-        function([module])
+        check_values(function([module]))

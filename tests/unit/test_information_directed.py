@@ -15,8 +15,8 @@ from explore_plugins.ensemble import Ensemble
 from explore_plugins.information_directed import NOTHING, InformationDirected, mixtures
 from explore_plugins.selections import MeanArgmax
 
+from explore._learning.preflight import make_up_observations
 from explore._values.indexed_value import IndexedValue
-from explore._values.parts import make_up_observations
 from explore.interfaces import Beliefs
 from explore.streams import stream
 

@@ -98,7 +98,7 @@ class PlainSeed:
 
     def __init__(self, agent: Indexed, lane: int):
         means, *scales = agent.function.stacks
-        members = agent.function.holder.size
+        members = agent.function.value_wrapper.size
         self.means = [PlainNetwork(means, lane * members + k, BETA1) for k in range(members)]
         self.scale = PlainNetwork(scales[0], lane, BETA2, lambda x: softplus(x).view(-1, HEADS)) if scales else None
         self.networks = [*self.means, self.scale] if self.scale else self.means

@@ -11,8 +11,19 @@ import torch
 from dm_env import specs
 from torch import nn
 
-from explore.nn import MLP, Linear, lanes, num_features, per_lane, softplus
-from explore.nn.initialisers import INITIALISERS
+from explore.nn import (
+    INITIALISERS,
+    MLP,
+    LaneLayer,
+    Linear,
+    apply_hidden,
+    count_parameters,
+    find_safe_rows,
+    lanes,
+    num_features,
+    per_lane,
+    softplus,
+)
 from explore.streams import stream
 
 
@@ -221,3 +232,35 @@ def test_softplus_is_torchs_wherever_a_number_stands(size):
     torch.testing.assert_close(softplus(x), nn.functional.softplus(x))
     reversed_ = softplus(x.flip(0, 1)).flip(0, 1)
     assert torch.equal(softplus(x), reversed_)
+
+
+class Filter(LaneLayer):
+    """A third party's layer: a convolution per lane, `[lanes, batch, length] -> [lanes, batch, length - 2]`."""
+
+    def __init__(self, length, **told):
+        super().__init__()
+        self.kernel = nn.Parameter(numbers(3, 3))
+        vars(self).update(told)
+
+    def forward(self, x):
+        return (x.unfold(-1, 3, 1) * self.kernel[:, None, None]).sum(-1)
+
+
+def test_a_new_kind_of_layer_needs_nothing_but_its_forward():
+    with lanes(streams()):
+        network = nn.Sequential(Filter(10), Linear(8, 4))
+    x = numbers(3, 6, 10)
+    torch.testing.assert_close(apply_hidden(network, x), torch.relu(network[1](torch.relu(network[0](x)))))
+    assert count_parameters(network) == 3 * (3 + 8 * 4 + 4)
+    assert find_safe_rows(network) == 32
+    assert find_safe_rows(Filter(10, outputs=8)) == 4
+
+
+def test_frozen_parameters_of_layers_are_not_counted():
+    with lanes(streams()):
+        layer = Linear(5, 3)
+    assert count_parameters(layer) == 3 * (5 * 3 + 3)
+    layer.weight.requires_grad_(False)
+    assert count_parameters(layer) == 3 * 3
+    layer.bias.requires_grad_(False)
+    assert count_parameters(layer) == 0

@@ -39,7 +39,7 @@ def plain(layer, lane):
 
 
 def frozen_values(q, lane, x):
-    for number, layer in enumerate(q.frozen[0].network.net.layers):
+    for number, layer in enumerate(q.prior_parts[0].network.net.layers):
         weight, bias = plain(layer, lane)
         x = (torch.relu(x) if number else x) @ weight + bias
     return x
@@ -56,7 +56,7 @@ def trained_a_little(q):
 def test_noisy_values_are_those_of_a_network_with_perturbed_weights(spec):
     q = trained_a_little(function(NoisyNet, spec))
     obs = some_observations(spec)
-    (index,) = q.draw(generators(), 5, 2)
+    (index,) = q.indexer.draw(generators(), 5, 2)
     found = q.values(q.acting_features(obs), (index,))
     net = q.stacks[0].trained
     for lane in range(2):
@@ -85,16 +85,16 @@ def test_noise_begins_at_sigma_over_the_root_of_inputs():
 
 def test_noise_is_the_signed_root_of_normal_numbers():
     q = function(NoisyNet)
-    (index,) = q.draw(generators(), 3)
-    numbers = stream(0, "test").standard_normal((3, q.holder.size), dtype=np.float32)
+    (index,) = q.indexer.draw(generators(), 3)
+    numbers = stream(0, "test").standard_normal((3, q.value_wrapper.size), dtype=np.float32)
     np.testing.assert_allclose(index[0], np.sign(numbers) * np.sqrt(np.abs(numbers)), rtol=1e-6)
-    assert q.holder.size == 4 + 8 + 8 + 6 + 6 + 3
+    assert q.value_wrapper.size == 4 + 8 + 8 + 6 + 6 + 3
 
 
 def test_without_noise_it_is_the_value_network():
     q = function(NoisyNet, prior=NoPrior)
     obs = some_observations(FLOATS)
-    mean = q.values(q.acting_features(obs), q.mean_index()).squeeze(2)
+    mean = q.values(q.acting_features(obs), q.indexer.mean()).squeeze(2)
     torch.testing.assert_close(mean, q.stacks[0].trained.network(obs))
 
 
@@ -113,7 +113,7 @@ def test_a_phase_has_one_noise_for_all_its_transitions_and_if_fresh_another_for_
     monkeypatch.setattr(agent.objective, "prepare", watched)
     live(agent, 6)
     assert len(learned) > 2 and {tuple(index.shape) for index in learned + targets} == {
-        (2, 1, 1, agent.function.holder.size)
+        (2, 1, 1, agent.function.value_wrapper.size)
     }
     assert all(torch.equal(*both) == (target_index == "same") for both in zip(learned, targets, strict=True))
     assert not any(torch.equal(one, other) for one, other in pairwise(learned))
@@ -124,7 +124,7 @@ def test_values_with_dropout_are_those_of_the_units_that_stay(spec):
     rate = 0.4
     q = function(partial(McDropout, rate=rate), spec)
     obs = some_observations(spec)
-    (index,) = q.draw(generators(), 5, 3)
+    (index,) = q.indexer.draw(generators(), 5, 3)
     assert set(np.unique(index.numpy())) == {0.0, np.float32(1 / (1 - rate))}
     found = q.values(q.acting_features(obs), (index,))
     layers = q.stacks[0].trained.network.net.layers
@@ -142,7 +142,7 @@ def test_values_with_dropout_are_those_of_the_units_that_stay(spec):
 
 
 def test_units_are_left_out_with_the_probability_given():
-    (index,) = function(partial(McDropout, rate=0.2)).draw(generators(), 4000)
+    (index,) = function(partial(McDropout, rate=0.2)).indexer.draw(generators(), 4000)
     torch.testing.assert_close((index == 0).float().mean(1), torch.full((2, 14), 0.2), atol=0.03, rtol=0)
     torch.testing.assert_close(index.mean(1), torch.ones(2, 14), atol=0.04, rtol=0)  # the mean index
 
@@ -150,7 +150,7 @@ def test_units_are_left_out_with_the_probability_given():
 def test_each_transition_is_learned_with_units_of_its_own():
     agent = build(uncertainty=McDropout, objective=SampledTD, prior=NoPrior, target=SampledArgmax)
     mask = torch.zeros(2, 50, 0)
-    (index,) = agent.function.draw_for_learning(generators(), (mask,), 1)
+    (index,) = agent.function.indexer.draw_for_learning(generators(), (mask,), 1)
     assert len({tuple(row) for row in index[0, :, 0].tolist()}) > 20
 
 

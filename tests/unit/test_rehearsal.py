@@ -14,7 +14,7 @@ from explore_plugins.selections import MeanArgmax, SampledArgmax
 from explore_plugins.softplus_heads import SoftplusHeads
 
 from explore import nn as lane_nn
-from explore._learning.rehearsal import rehearse
+from explore._learning.preflight import check_learner
 from explore.interfaces import ScaleModule, Selection, ValueNetwork
 
 
@@ -110,7 +110,7 @@ def test_a_network_without_parameters_is_no_obstacle(compile, only_traced):
 
 def test_a_rehearsal_leaves_no_trace():
     once, twice = build(), build()
-    rehearse(twice.learner, [MeanArgmax()], twice.replay)
+    check_learner(twice.learner, [MeanArgmax()], twice.replay)
     assert live(once, 6) == live(twice, 6)
 
 

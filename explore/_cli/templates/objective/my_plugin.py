@@ -23,7 +23,7 @@ class MyPlugin(Objective):
         self.delta, self.draws = delta, draws
 
     def prepare(self, phase):
-        index = phase.function.draw(phase.generators, phase.reward.shape[1], self.draws)
+        index = phase.function.indexer.draw(phase.generators, phase.reward.shape[1], self.draws)
         values = phase.function.values(phase.next_features, index)  # [lanes, batch, draws, actions]
         action = phase.select(index).expand(values.shape[:-1])
         bootstrap = values.gather(-1, action.unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,173 @@
+"""One trial of a value function and its learner on made-up data, so that mistakes show before hours are spent.
+
+A component that fails, or gives what it should not, is named in a `ValueError`. Everything here draws from
+streams of its own and changes nothing that a run depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from explore._learning.learner import Learner, select_actions
+from explore._learning.replay import Batch, Replay
+from explore._values.indexed_value import IndexedValue
+from explore.errors import RunFailed
+from explore.interfaces import Beliefs, Members, ScaleModule, Selection, Spec, UncertaintyModule, ValueWrapper
+from explore.streams import Generators, normal, stream, uniform
+
+BATCH, DRAWS = 32, 3
+
+
+@torch.no_grad()
+def check_learner(learner: Learner, selections: Sequence[Selection], replay: Replay) -> None:
+    """Tries the value function, then these selections, then the target's selection and the objective."""
+    function, rows = learner.function, 4
+    check_values(function)
+    generators = [stream(seed, "rehearsal") for seed in function.seeds]
+    obs = make_up_observations(function.spec, generators, rows).to(function.device)
+    features = function.acting_features(obs[:, :1])
+    for selection in selections:
+        beliefs = Beliefs(function, features, function.indexer.draw(generators, 1, 1), generators, 0.0)
+        _try_transitions(type(selection).__name__, select_actions, selection, beliefs, 1)
+    batch = make_up_batch(obs, generators, replay, function.spec.num_actions)
+    name, expected = type(learner.objective).__name__, list(learner.objective.losses)
+    found = _try_transitions(name, learner.evaluate_losses, batch, generators)
+    if list(found) != expected:
+        raise ValueError(f"{name} gives the losses {list(found)}, but names {expected} in its `losses`")
+    for loss, tensor in found.items():
+        _check_shape(f"{name} gives {loss}", tensor, "[lanes]", [len(function.seeds)])
+
+
+def check_values(function: IndexedValue) -> None:
+    """Tries every network of a value function, and the index of every part."""
+    for term in function.terms:
+        _check_part(term.part, function)
+        if term.prior_part is not None and not term.runs_as_one:
+            _check_part(term.prior_part, function)
+
+
+def make_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
+    """Observations `[lanes, batch, ...]` that a network must be able to take."""
+    if isinstance(spec.observation, dm_env.specs.DiscreteArray):
+        high = int(spec.observation.num_values)
+        return torch.stack([torch.from_numpy(g.integers(high, size=batch)) for g in generators])
+    return normal(generators, batch, *spec.observation.shape)
+
+
+def make_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions: int) -> Batch:
+    """Transitions between observations `[lanes, batch, ...]`, of the shape that this replay gives."""
+    rows = obs.shape[1]
+    return Batch(
+        obs=obs,
+        action=(uniform(generators, rows) * actions).long(),
+        reward=normal(generators, rows),
+        discount=torch.ones(len(generators), rows),
+        next_obs=obs.flip(1),
+        mask=torch.ones(len(generators), rows, replay.mask.shape[2]),
+        noise=normal(generators, rows, replay.noise.shape[2]),
+        prior=normal(generators, rows, *replay.prior.shape[2:]).abs(),
+        next_prior=normal(generators, rows, *replay.prior.shape[2:]).abs(),
+    )
+
+
+def _check_part(part: UncertaintyModule, function: IndexedValue) -> None:
+    """Outputs of the right shapes, finite, the same each time, and of each lane by itself."""
+    name, lanes, actions = type(part).__name__, len(function.seeds), function.spec.num_actions
+    generators = [stream(seed, "check") for seed in function.seeds]
+    obs = make_up_observations(function.spec, generators, BATCH).to(function.device)
+    _check_index(part, name, function.seeds)
+    if isinstance(part, ValueWrapper):
+        each = obs.repeat_interleave(part.copies, 0)
+        shape = {"lanes": len(each), "batch": BATCH, "actions": actions}
+        _check_network(part.network, type(part.network).__name__, part.network, each, shape)
+    if isinstance(part, Members):
+        return  # which adds nothing of its own
+    if part.linear:
+        heads = "heads" if isinstance(part, ScaleModule) else "size"
+        shape = {"lanes": lanes, "batch": BATCH, "actions": actions, heads: part.size}
+        features = part.finish(_check_network(part, name, part, obs, shape))
+        variance = _try_method(name, "variance", part.variance, features)
+        _check_shape(f"{name} gives a variance", variance, "[lanes, batch, actions]", [lanes, BATCH, actions])
+        if isinstance(part, ScaleModule) and not part.signed and bool((features < 0).any()):
+            raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
+    else:
+        index = part.draw(generators, BATCH, DRAWS).to(function.device)
+        shape = {"lanes": lanes, "batch": BATCH, "draws": DRAWS, "actions": actions}
+        _check_network(part, name, lambda obs: part.values(part(obs), index), obs, shape)
+
+
+def _check_index(part: UncertaintyModule, name: str, seeds: Sequence[int]) -> None:
+    drawn = _try_method(name, "draw", part.draw, [stream(seed, "check index") for seed in seeds], 2, DRAWS)
+    _check_shape(f"{name} draws indices", drawn, "[lanes, *shape, size]", [len(seeds), 2, DRAWS, part.size])
+    mean = _try_method(name, "mean_index", part.mean_index)
+    _check_shape(f"{name} has a mean index", mean, "[size]", [part.size])
+
+
+@torch.no_grad()
+def _check_network(
+    network: nn.Module, name: str, function: Callable[[Tensor], Tensor], obs: Tensor, shape: dict[str, int]
+) -> Tensor:
+    """What a function of the network's parameters gives, if it keeps what is asked of it."""
+    found = _evaluate(function, name, obs)
+    _check_shape(f"{name} gives values", found, f"[{', '.join(shape)}]", [*shape.values()])
+    if not bool(found.isfinite().all()):
+        raise ValueError(f"{name} gives values that are not finite numbers")
+    if not torch.equal(found, _evaluate(function, name, obs)):
+        raise ValueError(f"{name} gives other values for the same observations each time; it must not be random")
+    before = [parameter.clone() for parameter in network.parameters()]
+    for parameter in network.parameters():
+        parameter[0] += 1
+    changed = _evaluate(function, name, obs)
+    for parameter, old in zip(network.parameters(), before):
+        parameter.copy_(old)
+    if not torch.allclose(changed[1:], found[1:]):
+        raise ValueError(
+            f"{name} mixes lanes: a change in the first seed's network changes another seed's values; let no "
+            "mean, norm, sort or sum run over the first axis"
+        )
+    return found
+
+
+def _check_shape(what: str, tensor: Tensor, axes: str, shape: list[int]) -> None:
+    if list(tensor.shape) != shape:
+        raise ValueError(f"{what} of shape {list(tensor.shape)}, expected {axes} = {shape}")
+
+
+def _evaluate(function: Callable[[Tensor], Tensor], name: str, obs: Tensor) -> Tensor:
+    output = _try(function, obs, lacks=f"{name} lacks a method that it needs, such as forward",
+                  fails=f"{name} fails on observations of shape {list(obs.shape)}")  # fmt: skip
+    if not isinstance(output, Tensor):
+        raise ValueError(f"{name} must return a tensor, got {type(output).__name__}")
+    return output
+
+
+def _try_method(name: str, method: str, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    return _try(function, *arguments, lacks=f"{name} lacks the method {method}", fails=f"{name}.{method} fails")
+
+
+def _try(function: Callable[..., Any], *arguments: Any, lacks: str, fails: str) -> Any:
+    try:
+        return function(*arguments)
+    except NotImplementedError as error:
+        raise ValueError(lacks) from error
+    except Exception as error:
+        raise ValueError(f"{fails}: {_in_a_line(error)}") from error
+
+
+def _try_transitions(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except (ValueError, RunFailed):
+        raise
+    except Exception as error:
+        raise ValueError(f"{name} fails on made-up transitions: {_in_a_line(error)}") from error
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,0 +1,31 @@
+"""For which lanes networks are being built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+
+from explore.streams import stream
+
+Lanes = tuple[Sequence[np.random.Generator], str | None]
+
+_current: ContextVar[Lanes | None] = ContextVar("lanes", default=None)
+_outside: Lanes = ([stream(0, "outside a run")], None)  # a single lane
+
+
+@contextmanager
+def lanes(generators: Sequence[np.random.Generator], init: str | None = None) -> Iterator[None]:
+    """Networks built inside have one lane per generator; `init` replaces their own initialiser."""
+    token = _current.set((generators, init))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_lanes() -> Lanes:
+    """The generators of the lanes, and the initialiser that replaces that of networks."""
+    return _current.get() or _outside

@@ -1,0 +1,34 @@
+"""What keeps the last bits of a lane the same wherever it lies in a tensor."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from explore.nn.layers import LaneLayer
+
+VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest may be rounded differently
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), with bits that do not depend on where in the tensor a number stands."""
+    short = -x.numel() % VECTOR
+    if not short:
+        return nn.functional.softplus(x.contiguous())
+    return nn.functional.softplus(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
+
+
+def find_safe_rows(module: nn.Module) -> int:
+    """Batches of a multiple of this many rows are computed alike in every lane, to the bit.
+
+    Matrix products are irregular for an odd number of rows a lane, and exp, tanh and the like for
+    the last numbers of a tensor that is no multiple of 32 floats. A module whose class says
+    `exact = True`, and whose value network's does if it holds one, uses only `explore.nn`, sums,
+    products and ReLU, and avoids the second.
+    """
+    told = [part.exact for part in module.modules() if hasattr(part, "exact")]
+    if told and all(told):
+        return 2
+    outputs = [layer.outputs for layer in module.modules() if isinstance(layer, LaneLayer)]
+    return max(2, VECTOR // math.gcd(VECTOR, *outputs))
