@@ -37,6 +37,7 @@ class Batch:
     next_prior: Tensor
 
     def to(self, device: torch.device) -> Batch:
+        """The same on a device."""
         return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
 
 
