@@ -1,7 +1,7 @@
 """What is tried before a run, so that mistakes show before hours are spent.
 
-Components of an agent are tried when it is built, see `explore._learning.preflight`; here the agent and the environments
-are tried for what a run asks of them: beliefs for pictures, and a state that can be put back.
+Components of an agent are tried when it is built, see `explore._learning.preflight`; here the agent and the
+environments are tried for what a run asks of them: beliefs for pictures, and a state that can be put back.
 """
 
 from __future__ import annotations
