@@ -12,8 +12,8 @@ run: setup  ## the main job: PINs on Cartpole swing-up, with a live display
 test: setup  ## all tests, the learning ones included
 	$(BIN)/pytest $(PARALLEL)
 
-test-fast: setup  ## the tests that take no longer than a second or two each
-	$(BIN)/pytest $(PARALLEL) -m "not learning and not slow"
+test-fast: setup  ## the quick ones of tests/unit, in a minute
+	$(BIN)/pytest $(PARALLEL) -m "not (learning or process or fuzz or slow)"
 
 setup: .venv/installed
 

@@ -13,14 +13,14 @@ import pytest
 sys.dont_write_bytecode = True  # plugins are rewritten within a second, which their cached bytecode would not show
 
 TESTS = Path(__file__).parent
-MARKED = ("learning", "process", "fuzz")
+MARKS = {"learning": "learning", "process": "process", "docs": "process", "fuzz": "fuzz"}
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
-        if folder in MARKED:
-            item.add_marker(folder)
+        if folder in MARKS:
+            item.add_marker(MARKS[folder])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import bsuite.bsuite  # noqa: F401  # once here, rather than in every child
@@ -89,6 +90,7 @@ TASKS = [
     Task("noisy cartpole", "pins_cartpole", (*BSUITE, "environment.Bsuite.id = 'cartpole_noise/1'")),
 ]
 PINS = TASKS[0]
+SHORT = replace(PINS, name="PINs, 4 episodes", bindings=(*PINS.bindings, "experiment.episodes = 4"))
 
 every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 
@@ -183,10 +185,10 @@ def test_killed_in_turn_at_all_points_of_its_writing(begin, uninterrupted):
     seen, before = set(), -1
     while len(seen) > before:
         before = len(seen)
-        history = begin(PINS)
+        history = begin(SHORT)
         kill_in_turn(history, seen, once_each)
         history.check_end()
-    assert {*points(uninterrupted(PINS))} <= {moment.removesuffix(RESUMED) for moment, _ in seen}
+    assert {*points(uninterrupted(SHORT))} <= {moment.removesuffix(RESUMED) for moment, _ in seen}
 
 
 def test_killed_once_in_its_writing(begin, uninterrupted):
