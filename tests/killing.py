@@ -313,6 +313,12 @@ def once_of_a_kind(moment: str, time: int) -> tuple[str, int]:
     return once_each(kind(moment), time)
 
 
+def once_of_a_step(moment: str, time: int) -> tuple[str, int]:
+    """The same steps of all files as one sort, in a run that was there already as another."""
+    resumed = RESUMED if moment.endswith(RESUMED) else ""
+    return kind(moment).removesuffix(RESUMED).rpartition(": ")[2] + resumed, 1
+
+
 def _is_alive(child: int) -> bool:
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
