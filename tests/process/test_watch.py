@@ -28,9 +28,9 @@ from explore.tasks import TaskDescription
 COLUMNS = episode_columns()
 
 
-def add(run, *episodes):
+def add(writer, *episodes):
     row = {"return": 0.5, "length": 3, "steps": 3, "seconds": 0.1}
-    run.add_rows([{"seed": 0, "episode": episode, **row} for episode in episodes])
+    writer.add_rows([{"seed": 0, "episode": episode, **row} for episode in episodes])
 
 
 def begin(folder):
@@ -49,12 +49,12 @@ def begin(folder):
 
 
 @pytest.fixture
-def run(tmp_path):
+def writer(tmp_path):
     """A run that is going: its first episode is over."""
-    run = begin(tmp_path / "walk")
-    add(run, 1)
-    yield run
-    run.close()
+    writer = begin(tmp_path / "walk")
+    add(writer, 1)
+    yield writer
+    writer.close()
 
 
 def told(run):
@@ -69,9 +69,9 @@ def drawn(run):
 
 
 @contextmanager
-def served(run, sections=told):
+def served(writer, sections=told):
     """The address of a page on a run, served by a thread; as `watch` does but for its end."""
-    with module._Server(Live(run.folder, sections), 0) as server:
+    with module._Server(Live(writer.run.folder, sections), 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -90,7 +90,7 @@ def ask(address, path="/", method="GET", **headers):
 
 
 @needs_chromium
-def test_new_episodes_appear_without_a_reload_until_the_run_is_over(run, monkeypatch):
+def test_new_episodes_appear_without_a_reload_until_the_run_is_over(writer, monkeypatch):
     monkeypatch.setattr(module, "REST", 0)
 
     def going_on(run_read):
@@ -98,12 +98,12 @@ def test_new_episodes_appear_without_a_reload_until_the_run_is_over(run, monkeyp
         sections = told(run_read)
         episode = len(run_read.episodes["episode"])
         if episode < 3:
-            add(run, episode + 1)
+            add(writer, episode + 1)
         elif run_read.info["status"] == "running":
-            run.finish("done", {})
+            writer.finish("done", {})
         return sections
 
-    with served(run, going_on) as address:
+    with served(writer, going_on) as address:
         seen = look(address, wait=30)
     assert "3 over" in seen.text.splitlines()
     assert "The run is over: done." in seen.text.splitlines()
@@ -112,18 +112,18 @@ def test_new_episodes_appear_without_a_reload_until_the_run_is_over(run, monkeyp
 
 
 @needs_chromium
-def test_a_reader_stays_at_the_same_place_and_what_was_unfolded_unfolded(run, monkeypatch, tmp_path):
+def test_a_reader_stays_at_the_same_place_and_what_was_unfolded_unfolded(writer, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "REST", 0)
 
     def going_on(run_read):
         sections = [*told(run_read), *drawn(run_read)]
         if len(run_read.episodes["episode"]) < 3:
-            add(run, len(run_read.episodes["episode"]) + 1)
+            add(writer, len(run_read.episodes["episode"]) + 1)
         return sections
 
     def seen(name, place=""):
         shot = tmp_path / name
-        with served(run, going_on) as address:
+        with served(writer, going_on) as address:
             return look(address + place, wait=9, height=600, screenshot=shot), shot.read_bytes()
 
     followed, shot = seen("followed.png", "#learning.2")  # Chromium unfolds what an address points to
@@ -136,8 +136,8 @@ def test_a_reader_stays_at_the_same_place_and_what_was_unfolded_unfolded(run, mo
 
 
 @needs_chromium
-def test_a_page_says_that_nobody_answers_any_more(run):
-    with served(run) as address:
+def test_a_page_says_that_nobody_answers_any_more(writer):
+    with served(writer) as address:
 
         def relay():
             """Lets the page through, and nothing after it."""
@@ -162,18 +162,18 @@ def test_a_page_says_that_nobody_answers_any_more(run):
     assert "1 over" in seen.text.splitlines()
 
 
-def test_only_what_has_changed_is_drawn(run):
+def test_only_what_has_changed_is_drawn(writer):
     times = []
-    live = Live(run.folder, lambda run: times.append(1) or told(run))
+    live = Live(writer.run.folder, lambda run: times.append(1) or told(run))
     first = live.now()
     assert live.now() is first
-    add(run, 2)
+    add(writer, 2)
     live._rested_at = 0
     assert live.now().tag != first.tag
     assert len(times) == 2
 
 
-def test_drawing_rests_between_changes(run, monkeypatch):
+def test_drawing_rests_between_changes(writer, monkeypatch):
     """However fast a run is, watching it takes a fifth of a core at most."""
     now = 100.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
@@ -183,16 +183,16 @@ def test_drawing_rests_between_changes(run, monkeypatch):
         now += 2
         return told(run)
 
-    live = Live(run.folder, slow)
+    live = Live(writer.run.folder, slow)
     assert "1 over" in live.now().content
-    add(run, 2)
+    add(writer, 2)
     now += 7.9
     assert "1 over" in live.now().content
     now += 0.2
     assert "2 over" in live.now().content
 
 
-def test_pages_are_drawn_one_at_a_time(run):
+def test_pages_are_drawn_one_at_a_time(writer):
     inside, most = 0, 0
 
     def counted(run):
@@ -204,7 +204,7 @@ def test_pages_are_drawn_one_at_a_time(run):
         return told(run)
 
     add_one = threading.Event()
-    with served(run, counted) as address:
+    with served(writer, counted) as address:
         readers = [threading.Thread(target=ask, args=(address,)) for _ in range(4)]
         for reader in readers:
             reader.start()
@@ -213,8 +213,8 @@ def test_pages_are_drawn_one_at_a_time(run):
     assert most == 1
 
 
-def test_what_is_known_is_not_sent_again(run):
-    with served(run) as address:
+def test_what_is_known_is_not_sent_again(writer):
+    with served(writer) as address:
         first, text = ask(address, "/content")
         again, nothing = ask(address, "/content", If_None_Match=first.headers["ETag"])
     assert (first.status, again.status, nothing) == (200, 304, "")
@@ -222,19 +222,19 @@ def test_what_is_known_is_not_sent_again(run):
 
 
 @pytest.mark.parametrize("path", ["/run.json", "/../run.json", "/content/", "/%2e%2e/", "/?", "*"])
-def test_other_paths_are_not_found(run, path):
-    with served(run) as address:
+def test_other_paths_are_not_found(writer, path):
+    with served(writer) as address:
         assert ask(address, path)[0].status == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_nothing_can_be_sent(run, method):
-    with served(run) as address:
+def test_nothing_can_be_sent(writer, method):
+    with served(writer) as address:
         assert ask(address, method=method)[0].status == 501
 
 
-def test_a_head_is_a_page_without_its_body(run):
-    with served(run) as address:
+def test_a_head_is_a_page_without_its_body(writer):
+    with served(writer) as address:
         page, text = ask(address)
         head, nothing = ask(address, method="HEAD")
     assert head.headers["Content-Length"] == page.headers["Content-Length"] == str(len(text.encode()))
@@ -253,48 +253,48 @@ def test_a_head_is_a_page_without_its_body(run):
         ("", 403),
     ],
 )
-def test_another_sites_name_for_this_machine_is_refused(run, host, status):
-    with served(run) as address:
+def test_another_sites_name_for_this_machine_is_refused(writer, host, status):
+    with served(writer) as address:
         for path in ("/", "/content"):
             answer, text = ask(address, path, Host=host)
             assert answer.status == status
             assert ("1 over" in text) == (status == 200)
 
 
-def test_only_this_machine_is_served(run):
-    with module._Server(Live(run.folder, told), 0) as server:
+def test_only_this_machine_is_served(writer):
+    with module._Server(Live(writer.run.folder, told), 0) as server:
         assert server.socket.getsockname()[0] == "127.0.0.1"
 
 
 def test_a_run_without_episodes_is_said_to_have_none(tmp_path):
-    run = begin(tmp_path / "walk")
-    assert "No episode is over" in Live(run.folder, told).now().content
+    writer = begin(tmp_path / "walk")
+    assert "No episode is over" in Live(writer.run.folder, told).now().content
     with pytest.raises(UserError, match="no picture of"):
-        once(run.folder, tmp_path / "walk.png", drawn)
+        once(writer.run.folder, tmp_path / "walk.png", drawn)
     assert not (tmp_path / "walk.png").exists()
-    run.close()
+    writer.close()
 
 
-def test_a_damaged_run_is_said_to_be_and_followed_on(run):
-    live = Live(run.folder, told)
-    whole = (run.folder / "run.json").read_text()
+def test_a_damaged_run_is_said_to_be_and_followed_on(writer):
+    live = Live(writer.run.folder, told)
+    whole = (writer.run.folder / "run.json").read_text()
     for damage, complaint in [
         ("{", "is damaged"),
         (whole.replace('"seeds"', '"sheep"'), "seeds is"),
         (whole, "1 over"),
     ]:
-        (run.folder / "run.json").write_text(damage)
+        (writer.run.folder / "run.json").write_text(damage)
         live._rested_at = 0
         assert complaint in live.now().content
         assert not live.now().over
 
 
-def test_a_run_that_vanishes_and_comes_back_is_followed_on(run, tmp_path):
-    with served(run) as address:
+def test_a_run_that_vanishes_and_comes_back_is_followed_on(writer, tmp_path):
+    with served(writer) as address:
         assert "1 over" in ask(address)[1]
-        shutil.move(run.folder, tmp_path / "away")
+        shutil.move(writer.run.folder, tmp_path / "away")
         assert "there is no run folder" in _soon(address, "there is no run folder")
-        shutil.move(tmp_path / "away", run.folder)
+        shutil.move(tmp_path / "away", writer.run.folder)
         assert "1 over" in _soon(address, "1 over")
 
 
@@ -308,11 +308,11 @@ def _soon(address, text):
     return shown
 
 
-def test_a_bug_is_shown_and_does_not_end_the_server(run):
+def test_a_bug_is_shown_and_does_not_end_the_server(writer):
     def broken(run):
         raise ZeroDivisionError("<b>")
 
-    with served(run, broken) as address:
+    with served(writer, broken) as address:
         for _ in range(2):
             assert "internal error: ZeroDivisionError: &lt;b&gt;" in ask(address)[1]
 
@@ -324,9 +324,9 @@ def test_a_bug_is_shown_and_does_not_end_the_server(run):
         ("failed", "a loss is <NaN>", "The run is over: failed (a loss is &lt;NaN&gt;)."),
     ],
 )
-def test_a_run_that_is_over_is_said_to_be_and_its_page_asks_no_more(run, status, reason, said):
-    run.finish(status, {}, reason)
-    with served(run) as address:
+def test_a_run_that_is_over_is_said_to_be_and_its_page_asks_no_more(writer, status, reason, said):
+    writer.finish(status, {}, reason)
+    with served(writer) as address:
         page, text = ask(address)
         part, _ = ask(address, "/content")
     assert said in text
@@ -334,39 +334,39 @@ def test_a_run_that_is_over_is_said_to_be_and_its_page_asks_no_more(run, status,
     assert page.headers["X-Run-Over"] == part.headers["X-Run-Over"] == "yes"
 
 
-def test_a_killed_run_is_not_said_to_be_going_on(run):
-    live = Live(run.folder, told)
+def test_a_killed_run_is_not_said_to_be_going_on(writer):
+    live = Live(writer.run.folder, told)
     assert "is going on" in live.now().content
-    run.close()  # the system frees the lock of a process that is killed
+    writer.close()  # the system frees the lock of a process that is killed
     live._rested_at = 0
-    assert f"explore run --resume {run.folder}" in live.now().content
+    assert f"explore run --resume {writer.run.folder}" in live.now().content
 
 
-def test_a_run_that_ends_while_it_is_drawn_is_not_taken_for_a_killed_one(run, monkeypatch):
+def test_a_run_that_ends_while_it_is_drawn_is_not_taken_for_a_killed_one(writer, monkeypatch):
     monkeypatch.setattr(module, "REST", 0)
 
     def ending(run_read):
         if run_read.info["status"] == "running":
-            run.finish("done", {})
-            run.close()
+            writer.finish("done", {})
+            writer.close()
         return told(run_read)
 
-    live = Live(run.folder, ending)
+    live = Live(writer.run.folder, ending)
     assert [(shown.over, "done" in shown.content) for shown in (live.now(), live.now())] == [
         (False, False),
         (True, True),
     ]
 
 
-def test_a_run_that_ends_while_it_is_opened_is_not_taken_for_a_killed_one(run, monkeypatch):
+def test_a_run_that_ends_while_it_is_opened_is_not_taken_for_a_killed_one(writer, monkeypatch):
     def ended(folder):
         monkeypatch.undo()
-        run.finish("done", {})
-        run.close()
+        writer.finish("done", {})
+        writer.close()
         return False
 
-    live = Live(run.folder, told)
-    state = module._state(run.folder)
+    live = Live(writer.run.folder, told)
+    state = module._state(writer.run.folder)
     monkeypatch.setattr(module, "_state", lambda folder: state)
     monkeypatch.setattr(files, "is_locked", ended)
     assert "The run is over: done." in live.now().content
@@ -378,48 +378,52 @@ def test_a_folder_without_a_run_is_a_mistake_before_anything_is_served(tmp_path,
     assert capsys.readouterr().out == ""
 
 
-def test_a_port_that_cannot_be_had_is_a_mistake(run):
+def test_a_port_that_cannot_be_had_is_a_mistake(writer):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for wrong in (port, 65536):
             with pytest.raises(UserError, match=f"cannot serve at port {wrong}: .*; choose another"):
-                watch(run.folder, wrong)
+                watch(writer.run.folder, wrong)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_well(run, number):
-    code = f"from explore._analysis.watch import watch; watch({str(run.folder)!r})"
+def test_a_signal_ends_it_well(writer, number):
+    code = f"from explore._analysis.watch import watch; watch({str(writer.run.folder)!r})"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         line = process.stdout.readline()
-        address = re.fullmatch(rf"watching {run.folder} at (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends\)\n", line)[1]
+        address = re.fullmatch(rf"watching {writer.run.folder} at (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends\)\n", line)[
+            1
+        ]
         assert "Learning" in ask(address)[1]  # as in a report
         os.kill(process.pid, number)
         rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, "", "")
 
 
-def test_a_page_is_opened_once_it_can_be(run, monkeypatch):
+def test_a_page_is_opened_once_it_can_be(writer, monkeypatch):
     opened = []
     monkeypatch.setattr(module._Server, "serve_forever", lambda server: opened.append("served"))
-    watch(run.folder, open_page=opened.append)
+    watch(writer.run.folder, open_page=opened.append)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", opened[0])
     assert opened[1:] == ["served"]
 
 
-def test_once_is_a_picture(run, tmp_path):
+def test_once_is_a_picture(writer, tmp_path):
     out = tmp_path / "walk.png"
-    assert once(run.folder, out, drawn) == out
+    assert once(writer.run.folder, out, drawn) == out
     assert Image.open(out).width > 900
     with pytest.raises(UserError, match=r"cannot write .*nowhere"):
-        once(run.folder, tmp_path / "nowhere" / "walk.png", drawn)
+        once(writer.run.folder, tmp_path / "nowhere" / "walk.png", drawn)
 
 
-def test_once_does_without_what_is_folded(run, tmp_path):
+def test_once_does_without_what_is_folded(writer, tmp_path):
     def only(folded):
         figure, _ = style.new_figure()
         return lambda run: [Section("Learning", pictures=[Picture(figure, "1 seed."), Picture(figure, "", folded)])]
 
-    heights = [Image.open(once(run.folder, tmp_path / "walk.png", only(folded))).height for folded in (True, False)]
+    heights = [
+        Image.open(once(writer.run.folder, tmp_path / "walk.png", only(folded))).height for folded in (True, False)
+    ]
     assert heights[1] > 1.5 * heights[0]

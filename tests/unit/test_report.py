@@ -64,11 +64,11 @@ def grid(tmp_path_factory):
         bindings = SEA | {"environment.DeepSea.size": size} | method
         run = record(folder / f"cell{number}", bindings, returns, entries=entries, loss=losses)
         for episode, unvisited in {1: 3, 2: 2, 3: 0}.items():
-            run.add_snapshot(episode, treasure_map(unvisited, uncertainty=0.5 + unvisited))
+            run.snapshots.write(episode, treasure_map(unvisited, uncertainty=0.5 + unvisited))
     swing = {"experiment.environment": "@environment.CartpoleSwingup"} | PINS
     run = record(folder / "swing", swing, [[1, 5, 3]] * 2, task="CartpoleSwingup", curve=("return", "max"))
-    run.add_snapshot(2, swung())
-    run.add_snapshot(3, swung())
+    run.snapshots.write(2, swung())
+    run.snapshots.write(3, swung())
     return folder
 
 
@@ -380,7 +380,7 @@ def test_a_column_that_a_seed_never_fills_has_traces_and_no_mean(tmp_path):
 
 def test_where_nobody_says_what_is_solved_maps_are_of_the_first_seed(tmp_path):
     run = record(tmp_path / "run", SEA | PINS, [[0.0]] * 5, task="Maze")
-    run.add_snapshot(1, treasure_map())
+    run.snapshots.write(1, treasure_map())
     *_, section = sections(material_in(tmp_path))
     assert section.pictures[0].caption == "Maze, by_hand: seed 0, one of 5 seeds."
 
@@ -480,7 +480,7 @@ def test_damaged_snapshots_are_left_out_and_named_once(grid, tmp_path, cell, tit
 
 def test_maps_of_different_grids_are_no_maps_of_one_run(grid, tmp_path):
     run = Run.open(shutil.copytree(grid / "cell0", tmp_path / "run"))
-    run.add_snapshot(9, {name: array[:, :3, :3] for name, array in treasure_map().items()})
+    run.snapshots.write(9, {name: array[:, :3, :3] for name, array in treasure_map().items()})
     text = sections(material_in(tmp_path))[-1].text[0]
     assert text.endswith("is damaged: the map after episode 9 is not of this task.")
 
@@ -603,7 +603,7 @@ def test_the_code_in_the_documentation_reads_snapshots(tmp_path, monkeypatch, ca
     run = record(tmp_path / "runs" / "pins", SEA | PINS, [[0.0]] * 5)
     frontier = np.zeros((4, 4))
     frontier[2, 1] = 3
-    run.add_snapshot(10, treasure_map(uncertainty=frontier))
+    run.snapshots.write(10, treasure_map(uncertainty=frontier))
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert capsys.readouterr().out.splitlines()[4] == "seed 4 is least certain in row 2, column 1 after episode 10"
