@@ -36,34 +36,37 @@ class Package:
     module: str
     cls: str
 
-    def texts(self) -> dict[Path, str]:
+    def render(self) -> dict[Path, str]:
         """The content of each file, by its path within the folder."""
-        return {Path(self._renamed(file)): self._renamed(self._template(file)) for file in FILES}
+        return {Path(self._rename(file)): self._rename(self._read_template(file)) for file in FILES}
 
-    def obstacle(self, registry: Registry) -> str | None:
+    def find_obstacle(self, registry: Registry) -> str | None:
         """Why it cannot have these names, in words."""
         if keyword.iskeyword(self.module) or keyword.iskeyword(self.cls):
-            return f"{self.module!r} is a word of Python's own"
+            return f"{self.module!r} is a keyword of Python"
         for one in registry.components.values():
             if one.selector.casefold() == f"{self.slot}.{self.cls}".casefold():  # `--launcher local` has no capitals
                 return f"{one.selector} is supplied by {one.plugin} ({one.source}) already"
         for plugin in registry.plugins:
             if plugin.name == self.module:
                 return f"another plugin is already called {self.module!r}: {plugin.source}"
+        nodes = ast.walk(ast.parse(self._read_template("my_plugin.py")))
+        if self.cls in (node.id for node in nodes if isinstance(node, ast.Name)):
+            return f"its module needs the name {self.cls} for something else"
+        return self._find_namesake()
+
+    def _find_namesake(self) -> str | None:
         if self.module in sys.stdlib_module_names or importlib.util.find_spec(self.module):
             return f"there is a module {self.module!r} already"
         if any(metadata.distributions(name=self.project)):
             return f"there is a package {self.project!r} already"
-        nodes = ast.walk(ast.parse(self._template("my_plugin.py")))
-        if self.cls in (node.id for node in nodes if isinstance(node, ast.Name)):
-            return f"its module needs the name {self.cls} for something else"
         return None
 
-    def _template(self, file: str) -> str:
+    def _read_template(self, file: str) -> str:
         own = TEMPLATES / self.slot / file
         return (own if own.is_file() else TEMPLATES / file).read_text(encoding="utf-8")
 
-    def _renamed(self, text: str) -> str:
+    def _rename(self, text: str) -> str:
         names = {"my-plugin": self.project, "my_plugin": self.module, "MyPlugin": self.cls, "SLOT": self.slot}
         return re.sub("|".join(names), lambda match: names[match[0]], text)
 
@@ -75,24 +78,24 @@ def new_plugin(
 
     Raises `UserError`, and then leaves nothing behind.
     """
-    package = _package(name, slot)
+    package = _parse_name(name, slot)
     folder = Path(package.project if out is None else out)
     if os.path.lexists(folder):
         raise UserError(f"{folder} exists already; choose another folder with --out")
-    obstacle = package.obstacle(discover(plugins))
+    obstacle = package.find_obstacle(discover(plugins))
     if obstacle:
         raise UserError(f"{obstacle}; choose another name")
-    texts = package.texts()
+    texts = package.render()
     paths = files.write_all(folder, texts)
     [commands] = re.findall(r"^```sh\n(.*?)^```$", texts[Path("README.md")], re.DOTALL | re.MULTILINE)
     return paths, commands.splitlines()
 
 
-def _package(name: str, slot: str) -> Package:
+def _parse_name(name: str, slot: str) -> Package:
     if slot not in SLOTS:
         raise UserError(f"unknown slot {slot!r}{suggest(slot, SLOTS)}")
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", name):
-        raise UserError(f"{name!r} is no name for a plugin; write words of letters and digits, such as cosine-heads")
+        raise UserError(f"{name!r} cannot name a plugin; write words of letters and digits, such as cosine-heads")
     parts = re.split("[-_]", name)
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", "_".join(parts)).lower()
     return Package(slot, words.replace("_", "-"), words, "".join(part[0].upper() + part[1:] for part in parts))

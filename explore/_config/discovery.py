@@ -1,6 +1,6 @@
 """Finds plugins and the components they supply: built-ins, then entry points, then `-p`.
 
-A plugin is taken in whole or not at all. One that came by itself and is broken is listed in
+A plugin is loaded as a whole or not at all. A broken one that was found is listed in
 `Registry.failed` and does not stop the others; one that the user named is an error.
 """
 
@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ from explore_plugins import BUILT_INS
 from explore import __version__, hooks
 from explore._config.fingerprint import fingerprint
 from explore._config.tracebacks import describe, find_line
-from explore._messages import short_path, suggest
+from explore._messages import short_path, suggest, to_one_line
 from explore.errors import UserError
 from explore.hooks import SLOTS
 from explore.interfaces import BASE_CLASSES
@@ -50,7 +50,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin that has been taken in; one without components only watches runs."""
+    """A plugin that has been loaded; one without components only watches runs."""
 
     name: str
     source: str  # "built in", "entry point (distribution version)" or what followed -p
@@ -66,7 +66,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Failure:
-    """A plugin that could not be taken in, and why, in one line."""
+    """A plugin that could not be loaded, and why, in one line."""
 
     name: str
     source: str
@@ -113,13 +113,24 @@ class Registry:
                 self._manager.unregister(plugin)
 
     def add(self, candidate: _Candidate) -> None:
-        """Takes in a plugin, or raises `UserError` with the reason and changes nothing."""
+        """Loads a plugin, or raises `UserError` with the reason and changes nothing."""
         module = _call(candidate.load, "raises {} when imported")
         if self._manager.is_registered(module):
             return
         for other in self.plugins:
             if other.name == candidate.name:
                 raise UserError(f"another plugin is already called {candidate.name!r}: {other.source}")
+        components = self._read_components(candidate, self._read_hooks(module))
+        try:
+            self._manager.register(module, candidate.name)
+        except pluggy.PluginValidationError as error:  # a hook with arguments that its spec lacks
+            raise UserError(to_one_line(error)) from None
+        version = getattr(module, "__version__", candidate.version)
+        self.components |= components
+        self.plugins.append(Plugin(candidate.name, candidate.source, version, module, tuple(components.values())))
+
+    def _read_hooks(self, module: Any) -> dict[str, Any]:
+        """The functions by which a plugin implements hooks, by the names of these."""
         marked = {name: self._manager.parse_hookimpl_opts(module, name) for name in dir(module)}
         implemented = {opts["specname"] or name: getattr(module, name) for name, opts in marked.items() if opts}
         known = [name for name in vars(hooks) if name.startswith("explore_")]
@@ -128,31 +139,27 @@ class Registry:
                 raise UserError(f"there is no hook {name!r}{suggest(name, known)}")
         if not implemented:
             raise UserError("it defines no hook: mark a function such as explore_environments with @hookimpl")
-        components: dict[str, Component] = {}
-        for slot, hook in SLOTS.items():
-            for cls in _classes(implemented[hook], hook) if hook in implemented else ():
-                check_class(cls, slot)
-                new = Component(slot, cls.__name__, cls, candidate.name, candidate.source)
-                owner = (self.components | components).get(new.selector)
-                if owner:
-                    raise UserError(
-                        f"{new.selector} is supplied by {owner.plugin} ({owner.source}) already, "
-                        f"so {candidate.name} cannot supply it too"
-                    )
-                components[new.selector] = new
-        try:
-            self._manager.register(module, candidate.name)
-        except pluggy.PluginValidationError as error:  # a hook with arguments that its spec lacks
-            raise UserError(" ".join(str(error).split())) from None
-        version = getattr(module, "__version__", candidate.version)
-        self.components |= components
-        self.plugins.append(Plugin(candidate.name, candidate.source, version, module, tuple(components.values())))
+        return implemented
+
+    def _read_components(self, plugin: _Candidate, implemented: Mapping[str, Any]) -> dict[str, Component]:
+        found: dict[str, Component] = {}
+        for slot, cls in _list_classes(implemented):
+            check_class(cls, slot)
+            new = Component(slot, cls.__name__, cls, plugin.name, plugin.source)
+            owner = (self.components | found).get(new.selector)
+            if owner:
+                supplier = f"{owner.plugin} ({owner.source})"
+                raise UserError(
+                    f"{new.selector} is supplied by {supplier} already, so {plugin.name} cannot supply it too"
+                )
+            found[new.selector] = new
+        return found
 
 
 def discover(plugins: Sequence[str] = ()) -> Registry:
     """All plugins there are; `plugins` are the user's own, each a `.py` file or a module's name."""
     registry = Registry()
-    for candidate in _candidates(plugins):
+    for candidate in _find_candidates(plugins):
         try:
             registry.add(candidate)
         except UserError as error:
@@ -162,7 +169,7 @@ def discover(plugins: Sequence[str] = ()) -> Registry:
     return registry
 
 
-def _candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
+def _find_candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
     for name in BUILT_INS:
         yield _Candidate(name, "built in", __version__, partial(importlib.import_module, name))
     for entry in sorted(importlib.metadata.entry_points(group="explore"), key=lambda entry: entry.name):
@@ -213,11 +220,14 @@ def _call(function: Callable[[], Any], complaint: str) -> Any:
         raise UserError(complaint.format(describe(error)) + find_line(error)) from error
 
 
-def _classes(function: Callable[[], Any], hook: str) -> list[Any]:
-    classes = _call(function, hook + " raises {}")
-    if not isinstance(classes, list | tuple):
-        raise UserError(f"{hook} must return a list of classes, not {classes!r}")
-    return list(classes)
+def _list_classes(implemented: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The slot and the class of each component that these hooks return."""
+    for slot, hook in SLOTS.items():
+        if hook in implemented:
+            classes = _call(implemented[hook], hook + " raises {}")
+            if not isinstance(classes, list | tuple):
+                raise UserError(f"{hook} must return a list of classes, not {classes!r}")
+            yield from ((slot, cls) for cls in classes)
 
 
 def check_class(cls: Any, slot: str) -> None:

@@ -128,7 +128,7 @@ def _advise(token: str) -> str:
         return f"a component is written @{token}.Name"
     if token in ("true", "false", "none"):
         return f"write {token.capitalize()}"
-    return "text is written in quotes"
+    return "a string is written in quotes"
 
 
 Statements = Iterator[tuple[Any, str]]
@@ -206,7 +206,7 @@ def _parse(text: str, place: Callable[[int], str]) -> list[Any]:
         if isinstance(statement, config_parser.BindingStatement) and not _is_value(statement.value):
             name = add_scope(statement.scope, f"{statement.selector}.{statement.arg_name}".rstrip("."))
             where = place(statement.location.line_num)
-            raise UserError(f"{where}: {name} is bound to what is neither a number, a text, True, False nor None")
+            raise UserError(f"{where}: {name} is bound to what is neither a number, a string, True, False nor None")
     return statements
 
 

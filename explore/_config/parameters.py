@@ -42,7 +42,7 @@ class Parameter:
     @property
     def kind(self) -> str:
         """Its type in words."""
-        return _words(self.hint)
+        return _describe(self.hint)
 
 
 def parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
@@ -77,39 +77,41 @@ def _classes(hint: Any) -> list[type]:
     return [cls for argument in arguments for cls in _classes(argument)]
 
 
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+KINDS: dict[Any, tuple[str, str, Callable[[Any], bool]]] = {
+    int: ("an integer", "integers", _is_integer),
+    float: ("a number", "numbers", lambda it: isinstance(it, float) or (_is_integer(it) and abs(it) < 2**1023)),
+    bool: ("True or False", "True or False", lambda it: isinstance(it, bool)),
+    str: ("a string in quotes", "strings in quotes", lambda it: isinstance(it, str)),
+    types.NoneType: ("None", "None", lambda it: it is None),
+}
+"""Type -> what one is called, what several are called, and whether a value is one."""
+
+
 def _fits(value: Any, hint: Any) -> bool:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, argument) for argument in arguments)
-    if hint is None or hint is types.NoneType:
-        return value is None
-    if origin is type:
-        return isinstance(value, Reference)
     if isinstance(value, Reference):
-        return value.called or hint is Any
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint is float:
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**1023
-        return whole or isinstance(value, float)
-    if hint in (bool, str):
-        return isinstance(value, hint)
+        return origin is type or value.called or hint is Any
     if origin in (Sequence, list, tuple):
         return isinstance(value, list | tuple) and all(_fits(item, arguments[0]) for item in value)
-    return True  # a type that gin's literals do not have
+    if hint in KINDS:
+        return KINDS[hint][2](value)
+    return origin is not type  # gin has no literals of other types
 
 
-def _words(hint: Any, many: bool = False) -> str:
+def _describe(hint: Any, many: bool = False) -> str:
+    """A type in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_words(argument, many) for argument in arguments)
+        return " or ".join(_describe(argument, many) for argument in arguments)
     if origin in (Sequence, list, tuple):
-        return f"a list of {_words(arguments[0], many=True)}"
-    one = {int: "a whole number", float: "a number", bool: "True or False", str: "a text in quotes"}
-    several = {int: "whole numbers", float: "numbers", str: "texts in quotes"}
-    if hint is types.NoneType:
-        return "None"
-    return (several if many else one).get(hint, "components" if many else "a component")
+        return f"a list of {_describe(arguments[0], many=True)}"
+    return str(KINDS.get(hint, ("a component", "components"))[many])
 
 
 def _argument_docs(docstring: str) -> dict[str, str]:

@@ -87,7 +87,7 @@ def everything_in(folder):
         ("# only a comment\n", "mine.gin is empty: it binds nothing"),
         ("experiment.episodes 3", "mine.gin:1: syntax error: "),
         ("experiment.seeds = (0,\n", "mine.gin:2: syntax error: EOF in multi-line statement"),
-        ("experiment.device = cpu", "mine.gin:1: syntax error: 'cpu' is not a value; text is written in quotes"),
+        ("experiment.device = cpu", "mine.gin:1: syntax error: 'cpu' is not a value; a string is written in quotes"),
         ("include 'pins_deepsea.gin'", "mine.gin:1: there is no file pins_deepsea.gin to include"),
         ("import os", "mine.gin:1: 'import os' would run code; allow it with --allow-imports"),
         (
@@ -184,8 +184,8 @@ CHOICES = {
 """Bindings that put a component into the run where the recipe does not."""
 
 POSITIVE = "at least 1"
-WHOLE = "a whole number"
-LIST = "a list of whole numbers"
+WHOLE = "an integer"
+LIST = "a list of integers"
 WIDTHS = "a list of positive layer widths such as (50, 50)"
 INITIALISERS = "one of torch, glorot_uniform, glorot_normal, he_normal, truncated_normal"
 SHARE = "between 0 and 1"
@@ -261,7 +261,7 @@ def test_a_value_out_of_range(refused, binding, right):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "right"), [("(1, 1)", "different"), ("(-1,)", "different"), ("(1.5,)", f"a whole number or {LIST}")]
+    ("seeds", "right"), [("(1, 1)", "different"), ("(-1,)", "different"), ("(1.5,)", f"an integer or {LIST}")]
 )
 def test_seeds_in_a_binding_that_make_no_sense(refused, seeds, right):
     error = refused("pins_deep_sea", bindings=[f"experiment.seeds = {seeds}"])

@@ -154,7 +154,7 @@ def test_a_name_may_be_written_in_several_ways(folder, name, project, module, cl
     assert tomllib.loads((own / "pyproject.toml").read_text())["project"]["name"] == project
 
 
-BAD_NAME = "is no name for a plugin; write words of letters and digits, such as cosine-heads"
+BAD_NAME = "cannot name a plugin; write words of letters and digits, such as cosine-heads"
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ BAD_NAME = "is no name for a plugin; write words of letters and digits, such as 
         (["../heads"], f"'../heads' {BAD_NAME}"),
         (["heads\n"], BAD_NAME),
         (["größe"], f"'größe' {BAD_NAME}"),
-        (["class"], "'class' is a word of Python's own; choose another name"),
-        (["none"], "'none' is a word of Python's own; choose another name"),
+        (["class"], "'class' is a keyword of Python; choose another name"),
+        (["none"], "'none' is a keyword of Python; choose another name"),
         (["torch"], "there is a module 'torch' already; choose another name"),
         (["json"], "there is a module 'json' already; choose another name"),
         (["winreg"], "there is a module 'winreg' already; choose another name"),  # on Windows

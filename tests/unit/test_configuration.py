@@ -361,7 +361,7 @@ def test_a_built_in_agent_is_repeated_by_its_text(tmp_path):
         ("lw/schedule.Steady.level = 1", "no reference @lw/... enters the scope 'lw'"),
         ("experiment.episodes = %n", "unknown macro 'n'"),
         ("n = %m\nm = [%n]\nexperiment.seeds = %n", "the macro 'n' stands for itself"),
-        ("experiment.device = cpu", "syntax error: 'cpu' is not a value; text is written in quotes"),
+        ("experiment.device = cpu", "syntax error: 'cpu' is not a value; a string is written in quotes"),
         ("experiment.seeds = (1, 2", "syntax error: EOF in multi-line statement"),
         ("experiment.episodes 3", "syntax error: "),
         ("experiment:\n  episodes = 3\n seeds = (1,)", "syntax error: unindent does not match"),
