@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from explore_plugins import local_launcher
+from forking import ForkedCommand
 from pages import DOCS, MESSAGES, PAGES, REFERENCE, STORIES, TINY, blocks, commands, files, title, write_files
 
 from explore._cli.main import main
@@ -43,6 +45,7 @@ def perform(folder, monkeypatch, capfd):
         assert set(messages) <= set(told)
 
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setattr(local_launcher, "Popen", ForkedCommand)  # quicker than new processes for the cells of a sweep
     return perform
 
 

@@ -17,12 +17,9 @@ NEEDED = {
     "environment.CartpoleSwingup": {"max_time": 0.5},
     "agent.Indexed": PINS,
 }
-
-
 COMPILED = ("value.MLP", "uncertainty.SoftplusHeads", "uncertainty.Hypermodel", "objective.SampledTD")
-"""With compile = True, which is slow: one or two of each slot whose code is in the update step."""
-
-
+"""Tried with compile = True, which is slow: one or two of each slot whose code is in the update step."""
+SLOW = (*COMPILED, "launcher.Local")
 BUILT_INS = {name: one for name, one in discover().components.items() if one.source == "built in"}
 
 
@@ -32,11 +29,14 @@ def test_there_is_a_check_for_every_slot():
     }
 
 
-def quick_or_slow(name):
-    return pytest.param(name, marks=pytest.mark.slow) if name == "launcher.Local" else name
-
-
-@pytest.mark.parametrize("name", [quick_or_slow(n) for n in BUILT_INS if n != "launcher.Ray"])  # test_launchers.py
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+        for name in BUILT_INS
+        if name != "launcher.Ray"  # see test_launchers.py
+    ],
+)
 def test_a_built_in_component_keeps_every_promise(name):
     if name == "observer.TensorBoard":
         pytest.importorskip("tensorboard")
