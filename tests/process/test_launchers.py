@@ -92,7 +92,7 @@ def test_a_launcher_gets_its_parameters_from_bindings_that_the_cells_do_not_see(
     assert "launcher.Cluster: " in capsys.readouterr().err
 
 
-def test_what_goes_wrong_in_a_launcher_is_told_with_its_line(capsys):
+def test_an_error_in_a_launcher_is_reported_with_its_line(capsys):
     write_plugin(
         "broken.py",
         """
@@ -115,7 +115,7 @@ def test_what_goes_wrong_in_a_launcher_is_told_with_its_line(capsys):
 # Processes of this machine
 
 
-def test_a_process_tells_its_exit_code_and_what_it_wrote():
+def test_the_local_launcher_reports_exit_codes_and_stderr():
     one = task("plugins")
     wrong = task("describe", "prior.Aditive", name="wrong")
     first, begun, second, told = sorted(launched(Local(jobs=1), one, wrong), key=lambda news: news.task.name)
@@ -132,7 +132,7 @@ def test_no_more_jobs_run_at_a_time_than_are_asked_for():
     assert (running, most) == (0, 2)
 
 
-def test_a_sweep_asked_to_stop_before_it_begins_begins_nothing():
+def test_a_sweep_asked_to_stop_before_it_begins_starts_nothing():
     assert launched(Local(), task("--version"), asked_to_stop=lambda: True) == []
 
 
@@ -165,7 +165,7 @@ def test_fewer_than_one_job_are_refused():
 # Ray
 
 
-def test_without_ray_there_is_one_helpful_line(folder, monkeypatch, capsys):
+def test_without_ray_the_error_says_what_to_install(folder, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert start("--launcher", "ray") == 2
     assert "launcher.Ray needs Ray, which is not installed: pip install 'explore-rl[ray]'" in capsys.readouterr().err
@@ -199,7 +199,7 @@ def test_ray_keeps_every_promise_of_a_launcher(ray_folder, monkeypatch):
 
 
 @needs_ray
-def test_jobs_are_the_business_of_a_cluster_that_is_there_already(capsys):
+def test_jobs_are_refused_for_a_running_cluster(capsys):
     assert start("--launcher", "ray", "--address", "localhost:1", "--jobs", "2") == 2
     assert "the one at the address has its own CPUs" in capsys.readouterr().err
 
@@ -298,6 +298,6 @@ def test_cells_of_a_lost_node_go_on_elsewhere_to_the_bytes_of_the_local_launcher
 
 
 @needs_ray
-def test_a_cluster_that_is_not_there_gets_one_line(folder, capsys):
+def test_an_unavailable_cluster_is_reported_in_one_line(folder, capsys):
     assert main(["sweep", "pins_deep_sea", "--out", "out", "--launcher", "ray", "--address", "nonsense"]) == 2
     assert "no Ray cluster is available at nonsense" in capsys.readouterr().err

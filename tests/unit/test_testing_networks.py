@@ -137,12 +137,12 @@ def test_a_value_network_that_breaks_a_promise_is_reported(cls, message):
         check_value(cls, QUICK)
 
 
-def test_what_torch_cannot_compile_is_told_unless_it_is_not_asked_for():
+def test_code_that_torch_cannot_compile_is_reported_unless_compile_is_off():
     check_value(Branches, QUICK)
     with pytest.raises(Nonconformance, match=r"Branches, under compile = True: torch.compile failed: "):
         check_value(Branches)
 
 
 @pytest.mark.slow
-def test_the_code_that_torch_generates_can_be_tried_too():
+def test_the_code_that_torch_generates_can_be_checked_too():
     check_value(MLP, Options(observations=["integers"], compile="inductor"), hidden=(4,))

@@ -24,7 +24,7 @@ def test_a_partial_of_a_class_is_a_component_too():
     check_environment(partial(DeepSea, size=4), deterministic=False)
 
 
-def test_a_complaint_shows_where_the_component_failed_and_not_its_way_through_the_kit():
+def test_an_error_shows_where_the_component_failed_and_no_frames_of_the_check():
     def frames(cls):
         with pytest.raises(Nonconformance) as caught:
             check_value(cls, QUICK)
@@ -47,12 +47,12 @@ def test_observations_of_an_unknown_kind_are_refused():
         Options(observations=["images"])
 
 
-def test_a_parameter_that_there_is_not_is_reported():
+def test_an_unknown_parameter_is_reported():
     with pytest.raises(Nonconformance, match="MLP has no parameter 'widht': it has hidden, init"):
         check_value(MLP, widht=3)
 
 
-def test_the_kit_leaves_everything_as_it_was():
+def test_a_check_leaves_global_generators_as_they_were():
     torch.set_num_threads(1)
     before = random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()
     check_value(Net, QUICK)
