@@ -10,8 +10,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from explore_plugins import local_launcher
-from forking import ForkedCommand
 from pages import DOCS, MESSAGES, PAGES, REFERENCE, STORIES, TINY, blocks, commands, files, title, write_files
 
 from explore._cli.main import main
@@ -23,7 +21,7 @@ BINDING = re.compile(r"`(?:-b )?\"?(?!slot\.Name\.)((?:\w+/)?(?:\w+\.)?\w+\.\w+ 
 
 
 @pytest.fixture
-def perform(folder, monkeypatch, capfd):
+def perform(folder, monkeypatch, capfd, forked_cells):
     """Runs a command, which must work, or end with the messages that are shown."""
 
     def pip(*_):
@@ -45,7 +43,6 @@ def perform(folder, monkeypatch, capfd):
         assert set(messages) <= set(told)
 
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    monkeypatch.setattr(local_launcher, "Popen", ForkedCommand)  # quicker than new processes for the cells of a sweep
     return perform
 
 

@@ -13,10 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from explore_plugins import local_launcher
 from explore_plugins.local_launcher import Local
 from explore_plugins.ray_launcher import Ray
-from forking import ForkedCommand
 from sweeping import SIZES, TINY, bound, results, start, varied, write_plugin
 
 import explore
@@ -34,12 +32,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def local_forks(monkeypatch):
-    """Has the local launcher fork its cells, which is quicker, for results that others are compared with."""
-    monkeypatch.setattr(local_launcher, "Popen", ForkedCommand)
-
-
 def task(*words, name="one"):
     return Task(name, words, Path(name))
 
@@ -51,7 +43,7 @@ def launched(launcher, *tasks, asked_to_stop=lambda: False):
 # Any launcher
 
 
-def test_the_example_of_the_base_class_runs_a_sweep(folder, capsys, local_forks):
+def test_the_example_of_the_base_class_runs_a_sweep(folder, capsys, forked_cells):
     example = textwrap.dedent(inspect.getdoc(Launcher).split("Example:\n")[1])
     hook = "@explore.hookimpl\ndef explore_launchers():\n    return [OneByOne]"
     imports = "import subprocess\nimport sys\n\nimport explore\nfrom explore.interfaces import *\n"
@@ -237,7 +229,7 @@ def test_a_sweep_on_ray_that_is_stopped_saves_its_cells_and_leaves_no_ray_behind
 
 @needs_ray
 def test_cells_of_a_lost_node_go_on_elsewhere_to_the_bytes_of_the_local_launcher(
-    folder, ray_folder, monkeypatch, local_forks
+    folder, ray_folder, monkeypatch, forked_cells
 ):
     """What runs on the doomed node waits at episode 30 for its end; the checkpoint is that of episode 20."""
     before = signal.getsignal(signal.SIGTERM)
