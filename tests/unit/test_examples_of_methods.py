@@ -1,4 +1,4 @@
-"""The examples, each a method in one file, run and stand alone; the framework computes what they compute."""
+"""The examples run and stand alone, the framework computes what they compute, and a page quotes them."""
 
 import ast
 import copy
@@ -29,7 +29,9 @@ from explore.interfaces import Spec
 from explore.nn import Linear
 from explore.streams import stream
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+PAGE = REPOSITORY / "docs" / "concepts" / "paper.md"
 INPUTS, ACTIONS, BATCH, MEMBERS, HEADS = 5, 3, 32, 4, 6
 SEEDS, LANE = (4, 9), 1  # an example is compared with the second of two lanes
 
@@ -77,6 +79,34 @@ def test_deep_sea_pays_for_going_right_along_the_diagonal_and_rewards_only_its_e
     assert returns("rrrl") == pytest.approx(-0.01 * 3 / 4)
     assert returns("llll") == 0
     assert returns("rlrr") == pytest.approx(-0.01 / 4)  # off the diagonal nothing costs and nothing pays
+
+
+# The page "The paper in this code"
+
+
+def rows_of_the_page():
+    """The example that a table is about, the code it quotes, and the names of the framework beside it."""
+    for table in re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE):
+        header, _, *rows = [[cell.strip() for cell in row.strip("|\n").split(" | ")] for row in table.splitlines()]
+        if header[-1] == "framework":
+            for row in rows:
+                yield header[-2].strip("`"), *(re.findall("`(.*?)`", cell) for cell in row[-2:])
+
+
+def test_what_the_page_quotes_is_in_the_examples():
+    rows = list(rows_of_the_page())
+    assert {example for example, _, _ in rows} == {f"examples/{path.name}" for path in EXAMPLES}
+    for example, quotes, _ in rows:
+        assert len(quotes) == 1 and quotes[0] in (REPOSITORY / example).read_text(), quotes
+
+
+def test_what_the_page_names_is_in_the_framework():
+    code = "\n".join(
+        path.read_text() for folder in ("explore", "plugins") for path in (REPOSITORY / folder).rglob("*.py")
+    )
+    defined = set(re.findall(r"^ *(?:class|def) (\w+)", code, re.MULTILINE))
+    named = {part for _, _, names in rows_of_the_page() for name in names for part in name.split(".")}
+    assert named - {"double_q"} - defined == set()
 
 
 # The framework against the examples, from the same weights and the same draws
