@@ -24,16 +24,16 @@ class DeepSea:
 
     def __init__(self, size, random):
         self.size, self.right = size, random.integers(2, size=(size, size))  # which action means right in which cell
+        self.rewards = [-0.01 / size] * (size - 1) + [1.0]  # of moves to the right along the diagonal
 
     def reset(self):
         self.row = self.column = 0
         return self.column
 
     def step(self, action):
-        right, last, reward = action == self.right[self.row, self.column], self.size - 1, 0.0
-        if right and self.row == self.column:
-            reward = 1.0 if self.row == last else -0.01 / self.size
-        self.row, self.column = self.row + 1, min(self.column + 1, last) if right else max(self.column - 1, 0)
+        right = action == self.right[self.row][self.column]
+        reward = self.rewards[self.row] if right and self.row == self.column else 0.0
+        self.row, self.column = self.row + 1, min(max(self.column + (1 if right else -1), 0), self.size - 1)
         return reward, self.column
 
 
