@@ -33,7 +33,7 @@ class Batch:
     next_obs: Tensor
     mask: Tensor
     noise: Tensor
-    prior: Tensor  # of the observations, [lanes, batch, *prior]
+    prior: Tensor  # of the observations, `[lanes, batch, *prior]`
     next_prior: Tensor
 
     def to(self, device: torch.device) -> Batch:

@@ -5,7 +5,7 @@ import re
 import textwrap
 
 import pytest
-from pages import REFERENCE, TINY, files, write_files
+from pages import REFERENCE, TINY, write_files, write_plugins
 
 import explore
 from explore import interfaces, testing
@@ -32,8 +32,7 @@ def test_the_example_of_an_environment_describes_its_task(folder):
 
 
 def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder):
-    write_files(REFERENCE, folder)
-    registry = discover([name for page in REFERENCE for name, text in files(page).items() if "@hookimpl" in text])
+    registry = discover(write_plugins(REFERENCE, folder))
     for component in registry.components.values():
         if component.source != "built in" and component.slot != "launcher":  # which takes long
             takes = ["floats"] if component.name == "TanhNet" else ["integers", "floats"]
@@ -63,7 +62,7 @@ USES = {
     [
         pytest.param(*both, id=both[0].__name__)
         for both in examples()
-        if both[0] is not interfaces.Launcher  # tests/test_launchers.py runs that one
+        if both[0] is not interfaces.Launcher  # tests/process/test_launchers.py runs that one
     ],
 )
 def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):

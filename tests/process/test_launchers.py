@@ -21,7 +21,7 @@ import explore
 from explore._cli.main import main
 from explore._storage.run_folder import Run
 from explore.interfaces import Launcher, News, Task
-from explore.testing import check_launcher, running
+from explore.testing import check_launcher
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
@@ -185,9 +185,31 @@ def processes(word):
 
 
 @needs_ray
-def test_ray_keeps_every_promise_of_a_launcher(ray_folder, monkeypatch):
-    monkeypatch.setattr(running, "GRACE", 8)  # seconds; on a busy machine Ray's workers take long to begin
+def test_ray_keeps_every_promise_of_a_launcher(ray_folder):
     check_launcher(Ray, jobs=2)
+
+
+class RayThatMissesCancels:
+    """Cancels a task when it is asked the third time."""
+
+    asked = 0
+    exceptions = None
+
+    def cancel(self, reference, **_):
+        self.asked += 1
+
+    def wait(self, references, **_):
+        return (references, []) if self.asked == 3 else ([], references)
+
+    def get(self, reference):
+        return 130, ""
+
+
+@needs_ray
+def test_a_task_that_ray_fails_to_cancel_is_cancelled_again(folder, monkeypatch):
+    launcher, one = Ray(), task()
+    monkeypatch.setattr(launcher, "ray", RayThatMissesCancels())
+    assert list(launcher._follow({"reference": one}, lambda: True)) == [News(one, 130, "")]
 
 
 @needs_ray
