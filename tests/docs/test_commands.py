@@ -30,7 +30,7 @@ from explore._config.configuration import load
 from explore._config.discovery import discover
 
 RECIPES, FILES = (DOCS / "reference" / f"{name}.md" for name in ("gin", "files"))
-BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
+BINDING = re.compile(r"`(?:-b )?\"?(?!self\.)((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
 
 
 @pytest.fixture
