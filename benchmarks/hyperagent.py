@@ -17,8 +17,8 @@ import torch
 from bsuite.environments.deep_sea import DeepSea
 from reference_hyperagent import HyperAgent
 
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """From a gin file to the objects it names, and back to a file that repeats them.
 
-    config = load("gin/pins_cartpole.gin", ["experiment.episodes = 10"], discover())
+    config = load("gin/pins_cartpole.gin", ["experiment.episodes = 10"], discover(), root=Experiment)
     experiment = config.build()
     config.text()  # the complete configuration, defaults included
 
@@ -49,17 +49,13 @@ def load(
     bindings: Sequence[str],
     registry: Registry,
     *,
+    root: type,
     allow_imports: bool = False,
-    root: type | None = None,
 ) -> Config:
     """Reads and checks a file (or a recipe by its name) and then the bindings of `-b`.
 
-    `root` is what `experiment` stands for, by default `explore._running.experiment.Experiment`.
+    `root` is the class of what `experiment` stands for.
     """
-    if root is None:
-        from explore._running.experiment import Experiment  # which imports this module
-
-        root = Experiment
     statements = list(read_file(find_file(config))) if config is not None else []
     if config is not None and not statements:
         raise UserError(f"{config} is empty: it binds nothing")

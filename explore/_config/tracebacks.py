@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from explore import hooks
 from explore._messages import short_path, to_one_line
-from explore.errors import RunFailed
+from explore.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
     from explore._config.discovery import Registry
@@ -19,8 +21,22 @@ if TYPE_CHECKING:
 SKIPPED = re.compile(rf"<frozen |[/\\]importlib[/\\]|{re.escape(str(Path(__file__).parent))}")
 
 
+@contextmanager
+def plugin_errors(registry: Registry) -> Iterator[None]:
+    """Within it, what a plugin's code raises becomes a `RunFailed` with the plugin's name and the line."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        failure = name_plugin_that_raised(error, registry)
+        if failure is error:
+            raise
+        raise failure from error
+
+
 def name_plugin_that_raised(error: BaseException, registry: Registry) -> BaseException:
     """The failure to report if it was a plugin's code that raised, else the exception itself."""
+    if isinstance(error, UserError | RunFailed):
+        return error
     frames = list(traceback.walk_tb(error.__traceback__))[::-1]  # innermost first
     owners = _list_owners(registry)
     for file in (frame.f_code.co_filename for frame, _ in frames):

@@ -6,12 +6,16 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dm_env
 import numpy as np
 import torch
 
+from explore._config import configuration
+from explore._config.configuration import Config
+from explore._config.discovery import Registry
 from explore._running.description import describe
 from explore._running.loop import Progress, evaluate_episode, train
 from explore._running.regret import Regret
@@ -23,6 +27,13 @@ from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.streams import Streams, global_generators, integer_seed
 
 MOST_SEEDS = 1_000_000
+
+
+def load(
+    config: str | Path | None, bindings: Sequence[str], registry: Registry, *, allow_imports: bool = False
+) -> Config:
+    """The checked configuration of an experiment, whose `build` makes it."""
+    return configuration.load(config, bindings, registry, root=Experiment, allow_imports=allow_imports)
 
 
 class Experiment:

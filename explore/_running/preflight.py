@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat
 import dm_env
 import numpy as np
 
+from explore._config.discovery import Registry
+from explore._config.tracebacks import plugin_errors
 from explore._learning.preflight import make_up_observations
 from explore._running.visits import beliefs
 from explore._state import Misfit, Unsavable, capture, restore
@@ -32,6 +34,17 @@ def preflight(experiment: Experiment) -> None:
         experiment.record_skeleton()
         name = f"environment.{type(experiment.environments[0]).__name__}"
         check_environment_resumes(lambda: experiment.build_environment(experiment.seeds[0]), name)
+
+
+def try_before_run(experiment: Experiment, registry: Registry) -> None:
+    """Has `preflight` try an experiment; says what to do about what fails, and in whose plugin."""
+    try:
+        with plugin_errors(registry):
+            preflight(experiment)
+    except Unsavable as error:
+        settings = {"minutes": experiment.checkpoint_minutes, "every": experiment.checkpoint_every}
+        off = [f'-b "experiment.checkpoint_{name} = None"' for name, value in settings.items() if value is not None]
+        raise UserError(f"{error}; or do without checkpoints: {' '.join(off)}") from error
 
 
 def check_beliefs(experiment: Experiment) -> None:

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from gin import config_parser
 
-from explore._config import configuration
 from explore._config.discovery import Registry, discover
 from explore._config.gin_files import find_file, format_value, is_literal, read_file, read_text
 from explore._config.parameters import parameters
 from explore._config.tracebacks import name_plugin_that_raised
 from explore._messages import note, suggest, to_one_line
+from explore._running.experiment import load
 from explore._running.interrupts import Interrupts
 from explore._running.provenance import provenance
 from explore._storage import files
@@ -140,7 +140,7 @@ def _check_cells(cells: Sequence[Cell], asked: Sweep, registry: Registry, allow_
     places = {f'-b "{text}"': one.place for one in asked.varied() for text in one.bindings()}
     for cell in cells:
         try:
-            configuration.load(cell.recipe, cell.bindings, registry, allow_imports=allow_imports)
+            load(cell.recipe, cell.bindings, registry, allow_imports=allow_imports)
         except UserError as error:
             message = str(error)
             for written, place in places.items():

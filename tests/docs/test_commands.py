@@ -13,8 +13,8 @@ import pytest
 from pages import DOCS, MESSAGES, PAGES, REFERENCE, STORIES, TINY, blocks, commands, files, title, write_files
 
 from explore._cli.main import main
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 RECIPES, FILES = (DOCS / "reference" / f"{name}.md" for name in ("gin", "files"))
 BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
