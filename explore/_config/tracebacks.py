@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from explore import hooks
 from explore._messages import short_path, to_one_line
 from explore.errors import RunFailed, UserError
 
@@ -77,12 +76,10 @@ def _list_owners(registry: Registry) -> dict[str, list[tuple[type | CodeType, st
         if component.source != "built in":
             file = getattr(sys.modules.get(component.cls.__module__), "__file__", None) or ""
             owners.setdefault(file, []).append((component.cls, f"{component.selector} of plugin {component.plugin}"))
-    foreign = {plugin.name for plugin in registry.plugins if plugin.source != "built in"}
-    for hook in (name for name in vars(hooks) if name.startswith("explore_")):
-        for implementation in getattr(registry.hook, hook).get_hookimpls():
-            code: Any = getattr(implementation.function, "__code__", None)
-            if code is not None and implementation.plugin_name in foreign:
-                owners.setdefault(code.co_filename, []).append((code, f"{hook} of plugin {implementation.plugin_name}"))
+    for plugin in (plugin for plugin in registry.plugins if plugin.source != "built in"):
+        for hook, function in registry.list_hooks(plugin.module).items():
+            if code := getattr(function, "__code__", None):
+                owners.setdefault(code.co_filename, []).append((code, f"{hook} of plugin {plugin.name}"))
     return owners
 
 

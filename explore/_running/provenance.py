@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
+import explore_plugins
 import torch
-from explore_plugins import BUILT_INS
 
 from explore import __version__
 from explore._config.discovery import Registry
@@ -23,6 +24,7 @@ from explore._config.same_results import WHEN_RESUMED, relevant_bindings
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
+INSTALLED = ("site-packages", "dist-packages")
 
 
 def provenance(registry: Registry) -> dict[str, Any]:
@@ -36,17 +38,39 @@ def provenance(registry: Registry) -> dict[str, Any]:
         "versions": versions,
         "code": _own_code(),
         "plugins": [
-            {"name": p.name, "version": p.version, "source": p.source, "sha256": p.sha256} for p in registry.plugins
+            {"name": p.name, "version": p.version, "source": p.source, "sha256": fingerprint(p.module)}
+            for p in registry.plugins
         ],
     }
 
 
 def _own_code() -> str:
     """A digest of the code of explore and its built-in plugins: in a checkout the version says little."""
+    folders = Path(__file__).parents[1], Path(explore_plugins.__file__).parent
+    return _digest(file for folder in folders for file in folder.rglob("*.py"))
+
+
+def fingerprint(module: Any) -> str | None:
+    """The SHA-256 of a plugin's code: all of its package, or its file with what that imports from beside it.
+
+    What lies beside an installed file is everybody's, and none of its own.
+    """
+    if not getattr(module, "__file__", None):
+        return None
+    file = Path(module.__file__).resolve()
+    package = sys.modules.get((module.__package__ or "").partition(".")[0])
+    if init := getattr(package, "__file__", None):
+        return _digest(Path(init).resolve().parent.rglob("*.py"))
+    finder = ModuleFinder([] if file.parent.name in INSTALLED else [str(file.parent)])
+    finder.run_script(str(file))
+    files = [getattr(found, "__file__", None) for found in finder.modules.values()]
+    return _digest(Path(name) for name in files if name)
+
+
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    plugins = [Path(file) for name in BUILT_INS if (file := getattr(sys.modules.get(name), "__file__", None))]
-    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *plugins]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for file in sorted(files):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

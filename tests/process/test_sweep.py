@@ -198,8 +198,8 @@ def test_a_file_that_is_no_sweep_is_refused(folder, capsys, text, complaint):
     ("make", "complaint"),
     [
         (lambda out: out.write_text(""), "is not a folder"),
-        (lambda out: (out / "notes").mkdir(parents=True), "holds something else than a sweep"),
-        (lambda out: (out.mkdir(), (out / "run.json").write_text("{}")), "holds a run, not a sweep"),
+        (lambda out: (out / "notes").mkdir(parents=True), "holds something other than a sweep"),
+        (lambda out: (out.mkdir(), (out / "run.json").write_text("{}")), "holds something other than a sweep"),
         (lambda out: (out.mkdir(), (out / "sweep.toml").write_text("recipes = []")), "holds another sweep"),
         (lambda out: (out.mkdir(), (out / "sweep.toml").write_text("=")), "cannot be read"),
     ],
