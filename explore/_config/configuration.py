@@ -15,6 +15,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -144,27 +145,19 @@ class Config:
     def text(self) -> str:
         """The complete configuration of what was built, in the order of building, without what has no effect."""
         blocks = ["\n".join(self._imports)] if self._imports else []
-        idle = self._list_idle()
-        for (scope, name), used in self._built.items():
-            found = [self._find_binding(scope, name, parameter) for parameter in self._parameters[name]]
-            kept = [one for one in found if one and one.parameter in used and (scope, name, one.parameter) not in idle]
+        for place, bindings in groupby(self._list_filled(), key=lambda filled: filled[0]):
+            kept = [one for _, one, reason in bindings if not reason]
             width = max((len(one.parameter) for one in kept), default=0)
             lines = [f"  {format_binding(one.parameter.ljust(width), one.value)}" for one in kept]
             if lines:
-                blocks.append("\n".join([f"{add_scope(scope, name)}:", *lines]))
+                blocks.append("\n".join([f"{add_scope(*place)}:", *lines]))
         return "\n\n".join(blocks) + "\n"
 
     def unused(self) -> list[str]:
         """The bindings that had no effect on what was built, each with its place."""
-        idle = self._list_idle()
-        reasons: dict[tuple[str, str, str], str] = {}
-        used = set()
-        for (scope, name), filled in self._built.items():
-            for one in filter(None, (self._find_binding(scope, name, parameter) for parameter in filled)):
-                if reason := idle.get((scope, name, one.parameter)):
-                    reasons[one.key] = f": {reason}"
-                else:
-                    used.add(one.key)
+        filled = [(one.key, reason) for _, one, reason in self._list_filled()]
+        used = {key for key, reason in filled if not reason}
+        reasons = {key: f": {reason}" for key, reason in filled if reason}
         notes = [
             f"{one.where}: {one} has no effect in this run{reasons.get(one.key, '')}"
             for one in self._bindings.values()
@@ -175,13 +168,14 @@ class Config:
             notes.append(f"{where}: the macro {name} is not used (a parameter is bound as slot.Name.{name})")
         return notes
 
-    def _list_idle(self) -> dict[tuple[str, str, str], str]:
-        """The parameters (scope, name, parameter) without effect, according to the components, and why."""
-        return {
-            (*place, parameter): reason
-            for place, made in self._made.items()
-            for parameter, reason in getattr(made, "unused_parameters", dict)().items()
-        }
+    def _list_filled(self) -> Iterator[tuple[tuple[str, str], Binding, str]]:
+        """What filled the parameters of each component (scope, name) that was built; and if without effect, why."""
+        for (scope, name), filled in self._built.items():
+            idle: dict[str, str] = getattr(self._made.get((scope, name)), "unused_parameters", dict)()
+            for parameter in self._parameters[name]:
+                one = self._find_binding(scope, name, parameter)
+                if one and parameter in filled:
+                    yield (scope, name), one, idle.get(parameter, "")
 
     def _resolve(self, value: Any, where: str, within: tuple[str, ...] = ()) -> Any:
         """A value with its macros replaced by theirs."""

@@ -71,14 +71,6 @@ class Failure(NamedTuple):
         return f"plugin {self.name} ({self.source}) is left out: {self.reason}"
 
 
-class _Candidate(NamedTuple):
-    name: str
-    source: str
-    version: str
-    load: Callable[[], Any]
-    named: bool = False  # by the user
-
-
 class Registry:
     """What has been found: `components` by `slot.Name`, `plugins`, and the `failed` ones."""
 
@@ -106,22 +98,22 @@ class Registry:
             for plugin in plugins:
                 self._manager.unregister(plugin)
 
-    def add(self, candidate: _Candidate) -> None:
+    def add(self, name: str, source: str, version: str, load: Callable[[], Any]) -> None:
         """Loads a plugin, or raises `UserError` with the reason and changes nothing."""
-        module = _call(candidate.load, "raises {} when imported")
+        module = _call(load, "raises {} when imported")
         if self._manager.is_registered(module):
             return
         for other in self.plugins:
-            if other.name == candidate.name:
-                raise UserError(f"another plugin is already called {candidate.name!r}: {other.source}")
-        components = self._read_components(candidate, self.list_hooks(module))
+            if other.name == name:
+                raise UserError(f"another plugin is already called {name!r}: {other.source}")
+        components = self._read_components(name, source, self.list_hooks(module))
         try:
-            self._manager.register(module, candidate.name)
+            self._manager.register(module, name)
         except pluggy.PluginValidationError as error:  # a hook with arguments that its spec lacks
             raise UserError(to_one_line(error)) from None
-        version = getattr(module, "__version__", candidate.version)
         self.components |= components
-        self.plugins.append(Plugin(candidate.name, candidate.source, version, module, tuple(components.values())))
+        version = getattr(module, "__version__", version)
+        self.plugins.append(Plugin(name, source, version, module, tuple(components.values())))
 
     def list_hooks(self, module: Any) -> dict[str, Any]:
         """The functions by which a plugin implements hooks, by the names of these."""
@@ -133,7 +125,7 @@ class Registry:
             raise UserError("it defines no hook: mark a function such as explore_environments with @hookimpl")
         return implemented
 
-    def _read_components(self, plugin: _Candidate, implemented: Mapping[str, Any]) -> dict[str, Component]:
+    def _read_components(self, plugin: str, source: str, implemented: Mapping[str, Any]) -> dict[str, Component]:
         found: dict[str, Component] = {}
         for slot, hook in SLOTS.items():
             classes = _call(implemented[hook], hook + " raises {}") if hook in implemented else []
@@ -141,11 +133,11 @@ class Registry:
                 raise UserError(f"{hook} must return a list of classes, not {classes!r}")
             for cls in classes:
                 check_class(cls, slot)
-                new = Component(slot, cls.__name__, cls, plugin.name, plugin.source)
+                new = Component(slot, cls.__name__, cls, plugin, source)
                 if owner := (self.components | found).get(new.selector):
                     supplier = f"{owner.plugin} ({owner.source})"
                     raise UserError(
-                        f"{new.selector} is supplied by {supplier} already, so {plugin.name} cannot supply it too"
+                        f"{new.selector} is supplied by {supplier} already, so {plugin} cannot supply it too"
                     )
                 found[new.selector] = new
         return found
@@ -154,28 +146,29 @@ class Registry:
 def discover(plugins: Sequence[str] = ()) -> Registry:
     """All plugins there are; `plugins` are the user's own, each a `.py` file or a module's name."""
     registry = Registry()
-    for candidate in _find_candidates(plugins):
+    for name, source, version, load in _find_plugins(plugins):
         try:
-            registry.add(candidate)
+            registry.add(name, source, version, load)
         except UserError as error:
-            if candidate.named:
-                raise UserError(f"plugin {candidate.source}: {error}") from error.__cause__
-            registry.failed.append(Failure(candidate.name, candidate.source, str(error)))
+            if source in plugins:
+                raise UserError(f"plugin {source}: {error}") from error.__cause__
+            registry.failed.append(Failure(name, source, str(error)))
     return registry
 
 
-def _find_candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
+def _find_plugins(plugins: Sequence[str]) -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
+    """The name, the source and the version of each plugin, and what loads it."""
     for name in BUILT_INS:
-        yield _Candidate(name, "built in", __version__, partial(importlib.import_module, name))
+        yield name, "built in", __version__, partial(importlib.import_module, name)
     for entry in sorted(importlib.metadata.entry_points(group="explore"), key=lambda entry: entry.name):
         assert entry.dist is not None
         source = f"entry point ({entry.dist.name} {entry.dist.version})"
-        yield _Candidate(entry.name, source, entry.dist.version, entry.load)
+        yield entry.name, source, entry.dist.version, entry.load
     for given in plugins:
         if given.endswith(".py"):
-            yield _Candidate(Path(given).stem, given, "", partial(_import_file, Path(given)), named=True)
+            yield Path(given).stem, given, "", partial(_import_file, Path(given))
         else:
-            yield _Candidate(given, given, "", partial(_import_module, given), named=True)
+            yield given, given, "", partial(_import_module, given)
 
 
 def _import_file(path: Path) -> Any:

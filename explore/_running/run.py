@@ -76,22 +76,17 @@ def run(
     """
     if (out if resume else config) is None:
         raise UserError("name a configuration to run, or a folder to resume")
-    bindings = _as_list(bindings)
+    bindings = as_list(bindings)
     if seeds is not None:
-        bindings.append(bind_seeds(seeds))
+        bindings.append(format_binding("experiment.seeds", as_integers(seeds)))
     folder = Path(out).expanduser() if out is not None else None
-    request = Request(config, folder, bindings, _as_list(plugins), quiet, allow_imports, resume, force)
+    request = Request(config, folder, bindings, as_list(plugins), quiet, allow_imports, resume, force)
     try:
         return _run(request)
     except FolderTaken:
         if not resume:
             raise
         return _run(request)  # another process began it a little earlier
-
-
-def bind_seeds(seeds: Iterable[int]) -> str:
-    """The binding of seeds, which may be numpy's numbers."""
-    return format_binding("experiment.seeds", tuple(np.array(list(seeds)).tolist()))
 
 
 def _run(request: Request) -> Run:
@@ -141,7 +136,7 @@ def _run(request: Request) -> Run:
 def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
     """The agent of a run as it is in the latest checkpoint, to be asked for values, uncertainty and actions."""
     run = Run.open(folder)
-    registry = discover(_as_list(plugins))
+    registry = discover(as_list(plugins))
     check_plugins(run, registry)
     unobserved = ["experiment.observers = ()"]  # as nothing is run
     loaded = load(run.folder / "config.gin", unobserved, registry, allow_imports=allow_imports)
@@ -163,5 +158,10 @@ def _restore_agent(run: Run, loaded: Config) -> Agent:
     return agent
 
 
-def _as_list(texts: Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else [str(text) for text in texts]
+def as_list(texts: str | Path | Iterable[str | Path]) -> list[str]:
+    return [str(texts)] if isinstance(texts, str | Path) else [str(text) for text in texts]
+
+
+def as_integers(seeds: Iterable[int]) -> tuple[int, ...]:
+    """Seeds that may be numpy's integers."""
+    return tuple(np.array(list(seeds)).tolist())

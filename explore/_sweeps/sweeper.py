@@ -14,13 +14,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import signal
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from explore._config import configuration
 from explore._config.discovery import Registry, discover
@@ -30,6 +27,7 @@ from explore._messages import note, suggest
 from explore._running.experiment import load
 from explore._running.interrupts import Interrupts
 from explore._running.provenance import provenance
+from explore._running.run import as_integers, as_list
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore._sweeps.grid import Cell, Sweep, read_sweep
@@ -62,15 +60,15 @@ def sweep(
     The arguments are the options of `explore sweep`; `recipes` may be the file of a sweep. What is in
     the folder `out` already is not run again. Raises `SweepFailed` if some cells failed, after the others.
     """
-    asked, folder = _parse_request(_to_list(recipes), out)
-    texts = _to_list(bindings)
+    asked, folder = _parse_request(as_list(recipes), out)
+    texts = as_list(bindings)
     settings = [text for text in texts if text.strip().startswith("launcher.")]  # they are no part of a run
     asked = Sweep(
         asked.recipes,
-        (*asked.vary, *_to_list(vary)),
+        (*asked.vary, *as_list(vary)),
         (*asked.bind, *(text for text in texts if text not in settings)),
-        asked.seeds if seeds is None else tuple(np.array(list(seeds)).tolist()),
-        tuple(dict.fromkeys((*asked.plugins, *_to_list(plugins)))),
+        asked.seeds if seeds is None else as_integers(seeds),
+        tuple(dict.fromkeys((*asked.plugins, *as_list(plugins)))),
     )
     if asked.size > MANY and not yes:
         raise UserError(f"the grid has {asked.size} cells; add --yes if you mean it")
@@ -90,7 +88,9 @@ def sweep(
                 files.write(folder / FILE, asked.to_toml(made_with))
         except OSError as error:
             raise UserError(f"cannot write the sweep to {folder}: {error.strerror}; choose another --out") from error
-        states, tasks = _plan(cells, folder, asked.plugins, allow_imports)
+        states = {cell.name: CellState(cell.name, folder / cell.name) for cell in cells}
+        missing = [cell for cell in cells if states[cell.name].state != "done"]
+        tasks = [_make_task(cell, folder, asked.plugins, allow_imports) for cell in missing]
         if not quiet and len(tasks) < len(cells):
             note(f"{len(cells) - len(tasks)} of {len(cells)} cells are done already")
         with Interrupts() as interrupts:
@@ -102,20 +102,15 @@ def sweep(
     return {cell.name: Run.open(folder / cell.name) for cell in cells}
 
 
-def _to_list(given: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
-
-
 def _parse_request(recipes: Sequence[str], out: str | Path | None) -> tuple[Sweep, Path]:
     """The sweep that is named, and its folder."""
-    files = [recipe for recipe in recipes if recipe.endswith(".toml")]
-    if not files and out is None:
+    path = next((Path(recipe) for recipe in recipes if recipe.endswith(".toml")), None)
+    if path is None and out is None:
         raise UserError("name the folder for the sweep: --out DIR")
-    if files and len(recipes) > 1:
-        raise UserError(f"{files[0]} is a whole sweep; name it alone")
+    if path is not None and len(recipes) > 1:
+        raise UserError(f"{path} is a whole sweep; name it alone")
     asked, folder = Sweep(tuple(recipes)), Path()
-    if files:
-        path = Path(files[0])
+    if path is not None:
         asked, _ = read_sweep(path)
         folder = path.parent if path.name == FILE else Path("sweeps", path.stem)
     return asked, folder if out is None else Path(out).expanduser()
@@ -196,37 +191,16 @@ def _build_launcher(registry: Registry, name: str, settings: Sequence[str], **op
 # At work
 
 
-def _plan(
-    cells: Sequence[Cell], folder: Path, plugins: Sequence[str], allow_imports: bool
-) -> tuple[dict[str, CellState], list[Task]]:
-    """The states of all cells by their names, and a task for each that is not done."""
-    states, tasks = {}, []
-    for cell in cells:
-        state = states[cell.name] = CellState(cell.name, folder / cell.name)
-        if _is_done(state.folder):
-            state.state = "done"
-            state.refresh()
-        else:
-            place = state.folder.absolute()
-            tasks.append(Task(cell.name, _cell_command(cell, place, plugins, allow_imports), place))
-    return states, tasks
-
-
-def _is_done(folder: Path) -> bool:
-    try:
-        return Run.open(folder).status == "done"
-    except UserError:  # not begun, or damaged, which the cell itself reports
-        return False
-
-
-def _cell_command(cell: Cell, folder: Path, plugins: Sequence[str], allow_imports: bool) -> tuple[str, ...]:
-    """The words after `explore`, which mean the same in any working folder."""
+def _make_task(cell: Cell, sweep: Path, plugins: Sequence[str], allow_imports: bool) -> Task:
+    """The command of a cell, in words after `explore` that mean the same in any working folder."""
     recipe = str(Path(cell.recipe).absolute()) if os.path.isfile(cell.recipe) else cell.recipe
+    folder = (sweep / cell.name).absolute()
     bound = [word for text in cell.bindings for word in ("-b", text)]
     given = [str(Path(plugin).absolute()) if plugin.endswith(".py") else plugin for plugin in plugins]
     loaded = [word for plugin in given for word in ("-p", plugin)]
     allowed = ["--allow-imports"] if allow_imports else []
-    return ("run", recipe, *bound, *loaded, *allowed, "--out", str(folder), "--resume", "--quiet")
+    words = ("run", recipe, *bound, *loaded, *allowed, "--out", str(folder), "--resume", "--quiet")
+    return Task(cell.name, words, folder)
 
 
 def _run(
@@ -243,7 +217,7 @@ def _run(
     with show_progress([*states.values()], quiet) as show, closing(news_of):
         for news in news_of:
             state = states[news.task.name]
-            _update(state, news, interrupts.number is not None)
+            state.update(news, interrupts.number is not None)
             show(state)
             if news.code is not None:
                 with suppress(UserError):  # it did not come as far as to have a folder
@@ -260,30 +234,6 @@ def _launch(
         return
     with plugin_errors(registry):
         yield from launcher.launch(tasks, asked_to_stop)
-
-
-def _update(state: CellState, news: News, stopping: bool) -> None:
-    if news.code is None:
-        state.state, state.reason = "running", news.text
-        return
-    state.refresh()
-    if news.code == 0:
-        state.state, state.reason = "done", ""
-    elif stopping and (news.code < 0 or news.code > 128):
-        state.state, state.reason = "interrupted", ""
-    elif news.code < 0:
-        number = -news.code
-        name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
-        state.state, state.reason = "killed", f"killed by {name}, again and again"
-    else:
-        state.state, state.reason = "failed", _find_reason(news)
-
-
-def _find_reason(news: News) -> str:
-    """The last line that the cell complained with, or else the last that it wrote."""
-    lines = [line for line in news.text.splitlines() if line.strip()] or [f"exit code {news.code}"]
-    last = ([line for line in lines if line.startswith("explore: ")] or lines)[-1]
-    return last.removeprefix("explore: ").removeprefix("error: ")
 
 
 def _conclude(states: Sequence[CellState], stopped: int | None, resume: str) -> None:
