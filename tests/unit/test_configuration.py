@@ -9,7 +9,6 @@ import pytest
 from explore._config import gin_files
 from explore._config.configuration import load
 from explore._config.discovery import discover
-from explore._config.gin_files import format_binding, format_value
 from explore._config.parameters import parameters
 from explore.errors import UserError
 from explore.interfaces import Schedule, Selection
@@ -451,27 +450,6 @@ def test_a_user_error_passes_unchanged(folder):
     assert error_of(load(None, [], discover(), root=Strict).build) == "not like this"
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (
-            "nothing/pins_cartpol.gin",
-            "there is no configuration 'nothing/pins_cartpol.gin'; did you mean 'pins_cartpole'?",
-        ),
-        ("empty.gin", "empty.gin is empty: it binds nothing"),
-        (".", ". is a folder; name the file, e.g. config.gin"),
-        ("binary.gin", "binary.gin cannot be read: "),
-        ("cycle.gin", "cycle.gin:1: cycle.gin includes itself"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_refused(folder, monkeypatch, name, expected):
-    monkeypatch.setattr(gin_files, "list_recipes", lambda: {"pins_cartpole": folder / "walk.gin"})
-    (folder / "empty.gin").write_text("# nothing\n\n")
-    (folder / "binary.gin").write_bytes(b"\xff\xfe\x00")
-    (folder / "cycle.gin").write_text("include 'cycle.gin'\n")
-    assert error_of(load, name, [], discover(), root=Experiment).startswith(expected)
-
-
 def test_a_recipe_is_found_by_its_name(read, folder, monkeypatch):
     (folder / "installed").mkdir()
     (folder / "walk.gin").rename(folder / "installed" / "stroll.gin")
@@ -491,26 +469,7 @@ def test_imports_run_only_when_they_are_allowed(read, folder, monkeypatch):
     assert built(read(text=complete, allow_imports=True))[1] == complete
 
 
-# Values and parameters
-
-
-@pytest.mark.parametrize(
-    "value", [None, True, -3, 0.1, 1e-30, math.inf, "a 'b' \"c\"\n", (), (1,), [1, [2]], {"a": (1, 2)}]
-)
-def test_a_literal_is_read_back_by_gin(value):
-    import gin
-
-    assert gin.config.parse_value(format_value(value)) == value
-
-
-@pytest.mark.parametrize("value", [math.nan, object(), print, {1, 2}, (1, [print])])
-def test_what_gin_cannot_read_is_not_written(value):
-    with pytest.raises(ValueError, match="gin has no literal"):
-        format_value(value)
-
-
-def test_options_become_bindings():
-    assert format_binding("experiment.seeds", (0, 1)) == "experiment.seeds = (0, 1)"
+# Parameters
 
 
 def test_parameters_carry_their_documentation_and_leave_out_what_the_core_supplies(read):
