@@ -148,6 +148,12 @@ def find_file(config: str | Path, folder: Path = Path()) -> Path:
     raise UserError(f"there is no configuration {str(config)!r}{suggest(stem, recipes.keys() | beside)}")
 
 
+def name_run(config: str | Path) -> str:
+    """What a run of a configuration is called: as the file, or as the folder of another run."""
+    path = Path(config)
+    return path.resolve().parent.name if path.name == "config.gin" else path.stem
+
+
 def read_file(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark of the encoding first

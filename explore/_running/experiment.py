@@ -80,7 +80,9 @@ class Experiment:
         self.observers = [observer() for observer in observers]
         self._build_task(environment)
         self._build_agent(agent, _check_device(device))
-        self.columns = self._list_columns()
+        measured = {"regret": self.regret, "evaluation": self.evaluate_every}
+        own = [name for name, measure in measured.items() if measure is not None]
+        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
         self.description = describe(self.environments[0], self.judges[0], self.columns)
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
         self.visits = track_visits(self.environments[0], len(self.seeds))
@@ -113,12 +115,6 @@ class Experiment:
         self.agent: Agent = agent(self.spec, Streams(self.seeds), device)  # type: ignore[call-arg]
         tells_policy = type(self.agent).policy is not Agent.policy
         self.regret = Regret(models) if models and tells_policy else None
-
-    def _list_columns(self) -> tuple[str, ...]:
-        """The columns of `episodes.csv`."""
-        measured = {"regret": self.regret, "evaluation": self.evaluate_every}
-        own = [name for name, there in measured.items() if there is not None]
-        return episode_columns(self.agent.columns, self.judges[0].columns, own)
 
     @property
     def has_checkpoints(self) -> bool:

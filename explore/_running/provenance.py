@@ -85,25 +85,19 @@ def machine() -> str:
 
 def describe_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences between two provenances that change results, each in words: `torch 2.12.0 (now 2.13.0)`."""
-    differing = [
-        f"{name} {then['versions'].get(name)} (now {version})"
-        for name, version in now["versions"].items()
-        if name not in HARMLESS and then["versions"].get(name) != version
-    ]
-    if then.get("machine") != now["machine"]:
-        differing.append(f"processor {then.get('machine')} (now {now['machine']})")
-    if then["versions"].get("explore") == now["versions"]["explore"] and then.get("code") != now["code"]:
-        differing.append("explore (edited since)")
-    plugins = {plugin["name"]: plugin for plugin in now["plugins"]}
-    for plugin in _foreign(then):
-        name = plugin.get("name")
-        if name not in plugins:
-            differing.append(f"plugin {name} (now missing)")
-        elif plugin.get("version") != plugins[name]["version"]:
-            differing.append(f"plugin {name} {plugin.get('version')} (now {plugins[name]['version']})")
-        elif plugin.get("sha256") != plugins[name]["sha256"]:
-            differing.append(f"plugin {name} (edited since)")
-    return differing
+    (old, old_code), (new, new_code) = _read_versions(then), _read_versions(now)
+    changed = [name for name in old if old[name] != new.get(name)]
+    edited = [name for name in old_code if name not in changed and old_code[name] != new_code.get(name)]
+    described = [f"{name} {old[name]} (now {new.get(name, 'missing')})" for name in changed]
+    return described + [f"{name} (edited since)" for name in edited]
+
+
+def _read_versions(info: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The versions of all that changes results, and digests of the code that may change without its version."""
+    plugins = {f"plugin {plugin['name']}": plugin for plugin in _foreign(info)}
+    versions = {name: version for name, version in info["versions"].items() if name not in HARMLESS}
+    versions |= {"processor": info.get("machine")} | {name: plugins[name].get("version") for name in plugins}
+    return versions, {"explore": info.get("code")} | {name: plugins[name].get("sha256") for name in plugins}
 
 
 def describe_changed_bindings(before: str, after: str) -> list[str]:

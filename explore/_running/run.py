@@ -12,7 +12,7 @@ import numpy as np
 
 from explore._config.configuration import Config
 from explore._config.discovery import discover
-from explore._config.gin_files import format_binding
+from explore._config.gin_files import format_binding, name_run
 from explore._messages import note
 from explore._running.experiment import load
 from explore._running.preflight import try_before_run
@@ -44,12 +44,6 @@ class Request:
     def resumes(self) -> bool:
         """Whether there is a run to resume, so that none begins."""
         return self.folder is not None and self.resume and (self.config is None or (self.folder / "run.json").exists())
-
-    @property
-    def name(self) -> str:
-        """What a new run is called."""
-        path = Path(self.config or "")
-        return path.resolve().parent.name if path.name == "config.gin" else path.stem
 
     def resume_command(self, folder: Path) -> str:
         place = f"./{folder}" if str(folder).startswith("-") else str(folder)
@@ -114,7 +108,7 @@ def _run(request: Request) -> Run:
         if writer is None:
             writer = RunWriter.create(
                 request.folder,
-                name=request.name,
+                name=name_run(request.config or ""),
                 config=loaded.text(),
                 quiet=request.quiet,
                 task=experiment.description,

@@ -31,6 +31,7 @@ from explore._config.gin_files import (
     format_value,
     list_leaves,
     map_leaves,
+    name_run,
     read_text,
 )
 from explore._config.seeds import parse_seeds
@@ -101,7 +102,9 @@ class Sweep:
         repeated = _find_repeated(self.recipes)
         if repeated:
             raise UserError(f"the configuration {repeated} is named twice")
-        recipes = zip(_distinguish([_name_recipe(recipe) for recipe in self.recipes], self.recipes), self.recipes)
+        recipes = zip(
+            _distinguish([_to_file_name(name_run(recipe)) for recipe in self.recipes], self.recipes), self.recipes
+        )
         axes = []
         for name, one in zip(_shorten([one.target for one in self.varied]), self.varied):
             values = _distinguish([_abbreviate(value) for value in one.values], list(map(format_value, one.values)))
@@ -221,11 +224,6 @@ def _abbreviate(value: Any) -> str:
         lambda leaf: leaf.name.rpartition(".")[2] if isinstance(leaf, Reference) and not leaf.scope else leaf,
     )
     return _to_file_name(plain if isinstance(plain, str) else format_value(plain).replace(" ", ""))
-
-
-def _name_recipe(recipe: str) -> str:
-    path = Path(recipe)
-    return _to_file_name(path.resolve().parent.name if path.name == "config.gin" else path.stem)
 
 
 def _to_file_name(text: str) -> str:
