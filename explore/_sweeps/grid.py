@@ -170,24 +170,20 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def _parse(text: str) -> Varied:
     place = f'--vary "{to_one_line(text)}"'
-    example = 'write e.g. --vary "environment.DeepSea.size = [10, 20]"'
     statements = [statement for statement, _ in read_text(text, lambda line: place, Path())]
-    if len(statements) != 1 or not isinstance(statements[0], config_parser.BindingStatement):
-        raise UserError(f"{place} must bind one parameter to a list; {example}")
-    scope, name, parameter, values, _ = statements[0]
-    if not parameter:
-        raise UserError(f"{place}: {name!r} is not a parameter; {example}")
-    target = add_scope(scope, f"{name}.{parameter}")
-    if not isinstance(values, list):
-        raise UserError(f"{place}: the values of {target} must be a list in square brackets; {example}")
-    if not values:
-        raise UserError(f"{place}: the list is empty, so there is nothing to run; {example}")
+    if len(statements) == 1 and isinstance(statements[0], config_parser.BindingStatement):
+        scope, name, parameter, values, _ = statements[0]
+    else:
+        parameter = values = None
+    if not parameter or not isinstance(values, list) or not values:
+        example = 'write e.g. --vary "environment.DeepSea.size = [10, 20]"'
+        raise UserError(f"{place} must bind one parameter to a list of values in square brackets; {example}")
     if any(isinstance(leaf, Macro) for leaf in list_leaves(values)):
         raise UserError(f"{place}: write the values themselves; a macro (%) has no value here")
     repeated = _find_repeated(map(format_value, values))
     if repeated:
         raise UserError(f"{place}: {repeated} is listed twice")
-    return Varied(place, target, tuple(values))
+    return Varied(place, add_scope(scope, f"{name}.{parameter}"), tuple(values))
 
 
 def _find_repeated(texts: Iterable[str]) -> str | None:

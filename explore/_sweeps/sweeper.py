@@ -150,13 +150,9 @@ def _digest_sources(asked: Sweep, registry: Registry) -> dict[str, str]:
 
 def _check_folder(folder: Path, asked: Sweep, made_with: dict[str, str]) -> None:
     """Raises `UserError` if a folder holds anything but this sweep."""
-    if not os.path.lexists(folder):
-        return
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder; choose another --out")
     if not (folder / FILE).exists():
-        if any(entry.name != ".lock" for entry in folder.iterdir()):
-            raise UserError(f"{folder} holds something other than a sweep; choose another --out")
+        if os.path.lexists(folder) and (not folder.is_dir() or {file.name for file in folder.iterdir()} - {".lock"}):
+            raise UserError(f"{folder} is something other than the folder of a sweep; choose another --out")
         return
     there, digests = read_sweep(folder / FILE)
     differing = there.find_differences(asked)

@@ -116,11 +116,14 @@ def test_a_sweep_written_by_hand_takes_seeds_as_on_the_command_line(folder):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (varied("environment.DeepSea.size = []"), "the list is empty"),
-        (varied("environment.DeepSea.size = 10"), "must be a list in square brackets"),
-        (varied("environment.DeepSea.size = (10, 20)"), "must be a list in square brackets"),
-        (varied(""), "must bind one parameter to a list"),
-        (varied("size = [1, 2]"), "'size' is not a parameter"),
+        (varied("environment.DeepSea.size = []"), "must bind one parameter to a list of values"),
+        (varied("environment.DeepSea.size = 10"), "must bind one parameter to a list of values"),
+        (
+            varied("environment.DeepSea.size = (10, 20)"),
+            "must bind one parameter to a list of values",
+        ),
+        (varied(""), "must bind one parameter to a list of values"),
+        (varied("size = [1, 2]"), "must bind one parameter to a list of values"),
         (varied("environment.DeepSea.size = [4, 4]"), "4 is listed twice"),
         (varied("environment.DeepSea.size = [%n]"), "write the values themselves"),
         (varied("environment.DeepSea.size = [1"), "syntax error"),
@@ -197,9 +200,12 @@ def test_a_file_that_is_no_sweep_is_refused(folder, capsys, text, complaint):
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda out: out.write_text(""), "is not a folder"),
-        (lambda out: (out / "notes").mkdir(parents=True), "holds something other than a sweep"),
-        (lambda out: (out.mkdir(), (out / "run.json").write_text("{}")), "holds something other than a sweep"),
+        (lambda out: out.write_text(""), "is something other than the folder of"),
+        (lambda out: (out / "notes").mkdir(parents=True), "is something other than the folder of"),
+        (
+            lambda out: (out.mkdir(), (out / "run.json").write_text("{}")),
+            "is something other than the folder of",
+        ),
         (lambda out: (out.mkdir(), (out / "sweep.toml").write_text("recipes = []")), "holds another sweep"),
         (lambda out: (out.mkdir(), (out / "sweep.toml").write_text("=")), "cannot be read"),
     ],
