@@ -22,7 +22,7 @@ from typing import Any
 import gin
 from gin import config_parser
 
-from explore._config.building import list_foreign, register
+from explore._config.building import Place, list_foreign, register
 from explore._config.checks import ROOT, Checker
 from explore._config.discovery import Registry
 from explore._config.gin_files import (
@@ -40,7 +40,7 @@ from explore._config.gin_files import (
     read_text,
 )
 from explore._config.parameters import parameters
-from explore._config.tracebacks import describe, name_plugin_that_raised, without_gin
+from explore._config.tracebacks import describe, name_plugin_that_raised
 from explore._messages import suggest, to_one_line
 from explore.errors import RunFailed, UserError
 
@@ -102,8 +102,8 @@ class Config:
         checker = Checker(self._parameters, registry)
         self._macros: dict[str, tuple[Any, str]] = {}  # name -> value and place
         self._used_macros: set[str] = set()
-        self._built: dict[tuple[str, str], set[str]] = {}  # (scope, name) -> parameters that gin filled
-        self._made: dict[tuple[str, str], Any] = {}  # (scope, name) -> the latest object
+        self._built: dict[Place, set[str]] = {}  # the parameters of each that gin filled
+        self._made: dict[Place, Any] = {}  # the latest object of each component
 
         written = []
         for statement, where in statements:
@@ -127,16 +127,16 @@ class Config:
         """Builds the experiment with all its components; a mistake of the user is a `UserError`."""
         selectors = {name: self._selector(name) for name in self._known}
         own = (ROOT, *self._registry.components)
-        self._made = register({selectors[name]: (name, self._known[name]) for name in own})
+        self._made, failures = register({selectors[name]: (name, self._known[name]) for name in own})
         gin.parse_config([str(replace(one, name=selectors[one.name])) for one in self._bindings.values()])
         gin.finalize()
         try:
             root = gin.get_configurable(selectors[ROOT])()
         except Exception as error:
-            explained = self._explain(error)
-            if explained is None:
+            place, raised = failures[0] if failures else (None, error)
+            if (explained := self._explain(raised, place)) is None:
                 raise
-            raise explained from error
+            raise explained from raised
         names = {selector: name for name, selector in selectors.items()}
         filled = gin.config._OPERATIVE_CONFIG.items()  # public only as a text, without what gin cannot write
         self._built = {(scope, names[selector]): set(used) for (scope, selector), used in filled if selector in names}
@@ -168,7 +168,7 @@ class Config:
             notes.append(f"{where}: the macro {name} is not used (a parameter is bound as slot.Name.{name})")
         return notes
 
-    def _list_filled(self) -> Iterator[tuple[tuple[str, str], Binding, str]]:
+    def _list_filled(self) -> Iterator[tuple[Place, Binding, str]]:
         """What filled the parameters of each component (scope, name) that was built; and if without effect, why."""
         for (scope, name), filled in self._built.items():
             idle: dict[str, str] = getattr(self._made.get((scope, name)), "unused_parameters", dict)()
@@ -218,17 +218,16 @@ class Config:
             return name
         return f"{re.sub(r'[^A-Za-z0-9_.]|^(?=[0-9])', '_', component.plugin)}.{name}"
 
-    def _explain(self, error: Exception) -> Exception | None:
+    def _explain(self, raised: Exception, place: Place | None) -> Exception | None:
         """What a constructor raised, as the user's mistake with its place; None if it is a bug of ours."""
-        raised = without_gin(error)
         message = to_one_line(raised)
         if isinstance(raised, UserError | RunFailed):
             return type(raised)(message)
         if isinstance(raised, RecursionError):
             return self._find_circle()
-        if not hasattr(raised, "making"):
+        if place is None:
             return UserError(f"an imported module raises {describe(raised)}") if self._imports else None
-        scope, name = raised.making
+        scope, name = place
         where = self._place(name, scope, message)
         if isinstance(raised, MemoryError | RuntimeError) and "alloc" in message:
             return UserError(f"{where}{name} needs more memory than there is: {message}")

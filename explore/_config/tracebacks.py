@@ -50,7 +50,7 @@ def name_plugin_that_raised(error: BaseException, registry: Registry) -> BaseExc
 
 def describe(error: BaseException) -> str:
     """The type and the message of an exception in one line."""
-    return to_one_line(f"{type(error).__name__}: {without_gin(error)}")
+    return to_one_line(f"{type(error).__name__}: {error}")
 
 
 def find_line(error: BaseException, file: str | None = None) -> str:
@@ -59,14 +59,6 @@ def find_line(error: BaseException, file: str | None = None) -> str:
     file = file or next((frame.filename for frame in frames), "")
     lines = [frame.lineno for frame in frames if frame.filename == file]
     return f" ({short_path(file)}:{lines[-1]})" if lines else ""
-
-
-def without_gin(error: BaseException) -> BaseException:
-    """The exception that was raised: gin raises a copy of it, with what gin was calling appended to the message."""
-    raised = error.__context__
-    while type(error).__bases__ == (type(raised),) and type(error).__name__ == type(raised).__name__:
-        error, raised = raised, raised.__context__  # type: ignore[assignment, union-attr]
-    return error
 
 
 def _list_owners(registry: Registry) -> dict[str, list[tuple[type | CodeType, str]]]:
