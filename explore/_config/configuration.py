@@ -1,6 +1,6 @@
 """From a gin file to the objects it names, and back to a file that repeats them.
 
-    config = load("gin/pins_cartpole.gin", ["experiment.episodes = 10"], discover(), root=Experiment)
+    config = Config("gin/pins_cartpole.gin", ["experiment.episodes = 10"], discover(), root=Experiment)
     experiment = config.build()
     config.text()  # the complete configuration, defaults included
 
@@ -37,36 +37,12 @@ from explore._config.gin_files import (
     list_leaves,
     map_leaves,
     read_file,
-    read_text,
+    read_option,
 )
 from explore._config.parameters import parameters
 from explore._config.tracebacks import describe, name_plugin_that_raised
 from explore._messages import suggest, to_one_line
 from explore.errors import RunFailed, UserError
-
-
-def load(
-    config: str | Path | None,
-    bindings: Sequence[str],
-    registry: Registry,
-    *,
-    root: type,
-    allow_imports: bool = False,
-) -> Config:
-    """Reads and checks a file (or a recipe by its name) and then the bindings of `-b`.
-
-    `root` is the class of what `experiment` stands for.
-    """
-    statements = list(read_file(find_file(config))) if config is not None else []
-    if config is not None and not statements:
-        raise UserError(f"{config} is empty: it binds nothing")
-    for text in bindings:
-        place = f'-b "{to_one_line(text)}"'
-        bound = list(read_text(text, lambda line, place=place: place, Path()))  # type: ignore[misc]
-        if not bound:
-            raise UserError(f"{place} binds nothing; write slot.Name.parameter = value")
-        statements += bound
-    return Config(statements, registry, root, allow_imports)
 
 
 def _import(statement: config_parser.ImportStatement, where: str, allowed: bool) -> str:
@@ -81,13 +57,36 @@ def _import(statement: config_parser.ImportStatement, where: str, allowed: bool)
     return text
 
 
+def _read(config: str | Path | None, bindings: Sequence[str]) -> list[tuple[Any, str]]:
+    """The statements of a file (or a recipe by its name), and then those of `-b`."""
+    statements = list(read_file(find_file(config))) if config is not None else []
+    if config is not None and not statements:
+        raise UserError(f"{config} is empty: it binds nothing")
+    for text in bindings:
+        bound = list(read_option("-b", text))
+        if not bound:
+            raise UserError(f'-b "{to_one_line(text)}" binds nothing; write slot.Name.parameter = value')
+        statements += bound
+    return statements
+
+
 class Config:
     """A checked configuration: `build` makes its objects, `text` and `unused` tell what became of it.
 
-    gin is global, so only the components of the latest `build` of a process can still be called.
+    `root` is the class of what `experiment` stands for. gin is global, so only the components of the
+    latest `build` of a process can still be called.
     """
 
-    def __init__(self, statements: Sequence[tuple[Any, str]], registry: Registry, root: type, allow_imports: bool):
+    def __init__(
+        self,
+        config: str | Path | None,
+        bindings: Sequence[str],
+        registry: Registry,
+        *,
+        root: type,
+        allow_imports: bool = False,
+    ):
+        statements = _read(config, bindings)
         self._registry = registry
         self._imports = [
             _import(statement, where, allow_imports)

@@ -182,6 +182,12 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
         yield from read_file(path, includers)
 
 
+def read_option(option: str, text: str) -> Statements:
+    """The statements that follow an option of the command line, such as `-b`."""
+    place = f'{option} "{to_one_line(text)}"'
+    return read_text(text, lambda line: place, Path())
+
+
 def _parse(text: str, place: Callable[[int], str]) -> list[Any]:
     """gin's statements, none of which has a value that gin could not write."""
     try:

@@ -13,7 +13,6 @@ import dm_env
 import numpy as np
 import torch
 
-from explore._config import configuration
 from explore._config.configuration import Config
 from explore._config.discovery import Registry
 from explore._running.description import describe
@@ -33,7 +32,7 @@ def load(
     config: str | Path | None, bindings: Sequence[str], registry: Registry, *, allow_imports: bool = False
 ) -> Config:
     """The checked configuration of an experiment, whose `build` makes it."""
-    return configuration.load(config, bindings, registry, root=Experiment, allow_imports=allow_imports)
+    return Config(config, bindings, registry, root=Experiment, allow_imports=allow_imports)
 
 
 class Experiment:

@@ -32,7 +32,7 @@ from explore._config.gin_files import (
     list_leaves,
     map_leaves,
     name_run,
-    read_text,
+    read_option,
 )
 from explore._config.seeds import parse_seeds
 from explore._messages import suggest, to_one_line
@@ -170,7 +170,7 @@ KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def _parse(text: str) -> Varied:
     place = f'--vary "{to_one_line(text)}"'
-    statements = [statement for statement, _ in read_text(text, lambda line: place, Path())]
+    statements = [statement for statement, _ in read_option("--vary", text)]
     if len(statements) == 1 and isinstance(statements[0], config_parser.BindingStatement):
         scope, name, parameter, values, _ = statements[0]
     else:
@@ -193,7 +193,7 @@ def _find_repeated(texts: Iterable[str]) -> str | None:
 def _bound_targets(text: str) -> list[str]:
     return [
         add_scope(statement.scope, f"{statement.selector}.{statement.arg_name}")
-        for statement, _ in read_text(text, lambda line: f'-b "{to_one_line(text)}"', Path())
+        for statement, _ in read_option("-b", text)
         if isinstance(statement, config_parser.BindingStatement)
     ]
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from explore._config import configuration
+from explore._config.configuration import Config
 from explore._config.discovery import Registry, discover
 from explore._config.gin_files import find_file, format_binding, read_file
 from explore._config.tracebacks import plugin_errors
@@ -177,7 +177,7 @@ def _build_launcher(registry: Registry, name: str, settings: Sequence[str], **op
     if selector is None:
         raise UserError(f"--launcher {name}: there is no such launcher{suggest(name.lower(), known)}")
     given = [format_binding(f"{selector}.{key}", value) for key, value in options.items() if value is not None]
-    config = configuration.load(None, [f"experiment.launcher = @{selector}", *settings, *given], registry, root=_Root)
+    config = Config(None, [f"experiment.launcher = @{selector}", *settings, *given], registry, root=_Root)
     launcher: Launcher = config.build().launcher
     for remark in config.unused():
         raise UserError(f"{remark}: the launcher is {selector}; choose another with --launcher")

@@ -7,7 +7,7 @@ import dm_env
 import pytest
 
 from explore._config import gin_files
-from explore._config.configuration import load
+from explore._config.configuration import Config
 from explore._config.discovery import discover
 from explore._config.parameters import parameters
 from explore.errors import UserError
@@ -141,7 +141,7 @@ def read(folder):
         if text is not None:
             (folder / "other.gin").write_text(textwrap.dedent(text))
         name = "walk.gin" if text is None else "other.gin"
-        return load(name, bindings, registry, root=Experiment, **options)
+        return Config(name, bindings, registry, root=Experiment, **options)
 
     return read
 
@@ -169,7 +169,7 @@ def test_a_file_and_then_bindings_fill_the_parameters(read):
 
 def test_a_file_is_not_needed(read):
     lines = [line for line in RECIPE.splitlines() if not line.startswith("#")]
-    config = load(None, ["\n".join(lines)], discover(["walk-about.py"]), root=Experiment)
+    config = Config(None, ["\n".join(lines)], discover(["walk-about.py"]), root=Experiment)
     assert config.build().environments[0].size == 3
 
 
@@ -207,7 +207,7 @@ def test_configurations_follow_one_another_in_a_process(read, folder):
     first = read("environment.Room.size = 7")
     second = read("experiment.episodes = 2")
     assert (second.build().environments[0].size, first.build().environments[0].size) == (3, 7)
-    again = load("walk.gin", [], discover(["walk-about.py"]), root=Experiment)  # the same names, other classes
+    again = Config("walk.gin", [], discover(["walk-about.py"]), root=Experiment)  # the same names, other classes
     assert again.build().episodes == 5
 
 
@@ -311,9 +311,9 @@ def test_a_built_in_agent_is_repeated_by_its_text(tmp_path):
             agent(Spec(sea.observation_spec(), sea.action_spec().num_values), streams=Streams([0]), device="cpu")
 
     registry = discover()
-    _, text = built(load(None, [*root, *chosen], registry, root=Composed))
+    _, text = built(Config(None, [*root, *chosen], registry, root=Composed))
     (tmp_path / "config.gin").write_text(text)
-    assert built(load(tmp_path / "config.gin", [], registry, root=Composed))[1] == text
+    assert built(Config(tmp_path / "config.gin", [], registry, root=Composed))[1] == text
     for name in (*names, "agent.Indexed", "environment.DeepSea", "selection.EpsilonGreedy"):
         block = text.split(f"{name}:\n")[1].split("\n\n")[0]
         bound = [line.split("=")[0].strip() for line in block.splitlines()]
@@ -439,7 +439,7 @@ def test_a_bug_of_the_core_is_not_the_users_mistake(folder):
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        load(None, [], discover(), root=Broken).build()
+        Config(None, [], discover(), root=Broken).build()
 
 
 def test_a_user_error_passes_unchanged(folder):
@@ -447,7 +447,7 @@ def test_a_user_error_passes_unchanged(folder):
         def __init__(self):
             raise UserError("not like this")
 
-    assert error_of(load(None, [], discover(), root=Strict).build) == "not like this"
+    assert error_of(Config(None, [], discover(), root=Strict).build) == "not like this"
 
 
 def test_a_recipe_is_found_by_its_name(read, folder, monkeypatch):
@@ -456,7 +456,7 @@ def test_a_recipe_is_found_by_its_name(read, folder, monkeypatch):
     monkeypatch.setattr(gin_files, "list_recipes", lambda: {"stroll": folder / "installed" / "stroll.gin"})
     registry = discover(["walk-about.py"])
     for name in ("stroll", "stroll.gin"):
-        assert load(name, [], registry, root=Experiment).build().episodes == 5
+        assert Config(name, [], registry, root=Experiment).build().episodes == 5
 
 
 def test_imports_run_only_when_they_are_allowed(read, folder, monkeypatch):

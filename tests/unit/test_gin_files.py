@@ -5,7 +5,7 @@ import math
 import pytest
 
 from explore._config import gin_files
-from explore._config.configuration import load
+from explore._config.configuration import Config
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding, format_value
 from explore.errors import UserError
@@ -31,7 +31,7 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, monkeypatch, name, expe
     (tmp_path / "binary.gin").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "cycle.gin").write_text("include 'cycle.gin'\n")
     with pytest.raises(UserError) as raised:
-        load(name, [], discover(), root=object)
+        Config(name, [], discover(), root=object)
     assert str(raised.value).startswith(expected)
 
 
