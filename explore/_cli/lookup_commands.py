@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 from typing import Any
 
@@ -50,8 +49,7 @@ class Plugins(Command):
         print_rows(rows)
         if registry.failed:
             print()
-            failed = [(failure.name, failure.source, failure.reason) for failure in registry.failed]
-            print_rows([("failed", "source", "reason"), *failed])
+            print_rows([("failed", "source", "reason"), *registry.failed])
         commands, failures = load_commands(COMMANDS)
         print(f"\ncommands of plugins: {', '.join(commands) or 'none'}", *failures, sep="\n")
 
@@ -94,7 +92,7 @@ class Describe(Command):
         from explore._cli.tables import make_console, print_rows
         from explore._config.checks import ROOT
         from explore._config.discovery import discover
-        from explore._config.parameters import parameters
+        from explore._config.parameters import ARGUMENTS, parameters
         from explore._running.experiment import Experiment
 
         found: dict[str, tuple[type, str]] = {ROOT: (Experiment, "the root of a configuration")}
@@ -104,8 +102,8 @@ class Describe(Command):
         if name not in found:
             raise UserError(f"unknown component {name!r}{suggest(name, found)}")
         cls, origin = found[name]
-        about = re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE)
-        make_console().print(f"{name} ({origin})\n\n{about.strip()}")
+        about = ARGUMENTS.sub("", inspect.getdoc(cls) or "").strip()
+        make_console().print(f"{name} ({origin})\n\n{about}")
         known = [(one.name, _default(one), one.annotation, one.documentation) for one in parameters(cls).values()]
         if known:
             print()

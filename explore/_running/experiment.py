@@ -156,16 +156,16 @@ class Experiment:
     def isolated(self) -> Iterator[None]:
         """The threads of a run; and the generators that belong to everyone (torch's, numpy's, Python's) seeded,
         for what a plugin may draw from them. Afterwards all is as before."""
-        threads, before = torch.get_num_threads(), capture(global_generators(), "generators")
-        torch.set_num_threads(self.threads)
-        torch.manual_seed(self.seeds[0] % 2**64)
-        np.random.seed(self.seeds[0] % 2**32)
-        random.seed(self.seeds[0])
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            restore(global_generators(), before, "generators")
+        threads = torch.get_num_threads()
+        with preserve_generators():
+            torch.set_num_threads(self.threads)
+            torch.manual_seed(self.seeds[0] % 2**64)
+            np.random.seed(self.seeds[0] % 2**32)
+            random.seed(self.seeds[0])
+            try:
+                yield
+            finally:
+                torch.set_num_threads(threads)
 
     def state_dict(self) -> dict[str, Tree]:
         """All that changes in a run, as it is between episodes; raises `Unsavable`."""
@@ -192,6 +192,16 @@ class Experiment:
             "visits": self.visits,
             "generators": global_generators(),
         }
+
+
+@contextmanager
+def preserve_generators() -> Iterator[None]:
+    """Leaves the generators that belong to everyone as they were."""
+    before = capture(global_generators(), "the global generators")
+    try:
+        yield
+    finally:
+        restore(global_generators(), before, "the global generators")
 
 
 @dataclass

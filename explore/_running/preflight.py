@@ -7,7 +7,7 @@ environments are tried for what a run asks of them: beliefs for pictures, and a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import Any, SupportsFloat
 
 import dm_env
 import numpy as np
@@ -15,13 +15,11 @@ import numpy as np
 from explore._config.discovery import Registry
 from explore._config.tracebacks import plugin_errors
 from explore._learning.preflight import make_up_observations
+from explore._running.experiment import Experiment, preserve_generators
 from explore._running.visits import beliefs
 from explore._state import Misfit, Unsavable, capture, restore
 from explore.errors import UserError
 from explore.streams import Streams, global_generators
-
-if TYPE_CHECKING:
-    from explore._running.experiment import Experiment
 
 ADVICE = "; give it state_dict and load_state_dict"
 STEPS, MOST_STEPS = 100, 1100  # an environment plays so many steps and on to the end of the episode, or at most these
@@ -56,35 +54,27 @@ def check_beliefs(experiment: Experiment) -> None:
         raise UserError(str(error)) from error
 
 
+@preserve_generators()
 def check_environment_resumes(build: Callable[[], dm_env.Environment], name: str) -> None:
     """Raises `Unsavable` unless a new environment, given the state of another, continues as that one does.
 
     It is played, since state that cannot be seen, such as a counter of the class or in a closure, shows
     only in what the environment does. Raises `UserError` if a timestep breaks the environment's own specs.
     """
-    generators = global_generators()
-    before = capture(generators, "the global generators")
-    try:
-        _play_twice(build, name, generators)
-    finally:
-        restore(generators, before, "the global generators")
-
-
-def _play_twice(build: Callable[[], dm_env.Environment], name: str, generators: dict[str, Any]) -> None:
     policy = np.random.default_rng(0)
     first = build()
     actions = first.action_spec().num_values
     _, _, over = _play(first, policy, actions, over=True)
     if not over:
         return  # its episodes are long, and checkpoints are taken between episodes
-    tree, globally = capture(first, name), capture(generators, "the global generators")
+    tree, generators = capture(first, name), capture(global_generators(), "the global generators")
     try:
         second = restore(build(), tree, name)
     except Misfit as misfit:
         raise Unsavable(str(misfit)) from misfit
-    restore(generators, globally, "the global generators")
+    restore(global_generators(), generators, "the global generators")
     moves, expected, _ = _play(first, policy, actions, over)
-    restore(generators, globally, "the global generators")
+    restore(global_generators(), generators, "the global generators")
     try:
         same = all(to_bytes(_move(second, move)) == known for move, known in zip(moves, expected))
     except Exception as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import tomllib
 from collections import Counter
@@ -90,11 +89,6 @@ class Sweep:
             raise UserError("experiment.seeds is varied and set by --seeds too; leave one of them out")
         return varied
 
-    @property
-    def size(self) -> int:
-        """The number of cells."""
-        return math.prod([len(self.recipes), *(len(one.values) for one in self.varied)])
-
     def cells(self) -> list[Cell]:
         """All cells, in the order in which they run: what varies last changes fastest."""
         if not self.recipes:
@@ -102,9 +96,8 @@ class Sweep:
         repeated = _find_repeated(self.recipes)
         if repeated:
             raise UserError(f"the configuration {repeated} is named twice")
-        recipes = zip(
-            _distinguish([_to_file_name(name_run(recipe)) for recipe in self.recipes], self.recipes), self.recipes
-        )
+        names = [_to_file_name(name_run(recipe)) for recipe in self.recipes]
+        recipes = zip(_distinguish(names, self.recipes), self.recipes)
         axes = []
         for name, one in zip(_shorten([one.target for one in self.varied]), self.varied):
             values = _distinguish([_abbreviate(value) for value in one.values], list(map(format_value, one.values)))

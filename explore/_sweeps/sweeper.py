@@ -70,13 +70,13 @@ def sweep(
         asked.seeds if seeds is None else as_integers(seeds),
         tuple(dict.fromkeys((*asked.plugins, *as_list(plugins)))),
     )
-    if asked.size > MANY and not yes:
-        raise UserError(f"the grid has {asked.size} cells; add --yes if you mean it")
+    cells = asked.cells()
+    if len(cells) > MANY and not yes:
+        raise UserError(f"the grid has {len(cells)} cells; add --yes if you mean it")
     registry = discover(asked.plugins)
     for failure in registry.failed:
         note(str(failure))
     chosen = _build_launcher(registry, launcher, settings, jobs=jobs, address=address)
-    cells = asked.cells()
     _check_cells(cells, asked, registry, allow_imports)
     made_with = _digest_sources(asked, registry)
     _check_folder(folder, asked, made_with)

@@ -43,7 +43,7 @@ def names(*vary, recipes=("pins_deep_sea",)):
 def test_the_grid_is_every_recipe_with_every_value_of_all_that_varies():
     sweep = Sweep(("pins_deep_sea", "gin/bsp10_deep_sea.gin"), (SIZES, TARGETS), ("value.MLP.hidden = (16,)",), (0, 3))
     cells = sweep.cells()
-    assert len(cells) == sweep.size == 8
+    assert len(cells) == 8
     assert [cell.name for cell in cells[:3]] == [
         "pins_deep_sea,size=4,target=MeanArgmax",
         "pins_deep_sea,size=4,target=SampledArgmax",
