@@ -159,6 +159,7 @@ def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(capsys, monkeypa
     ("command", "expected"),
     [
         (["fly"], "invalid choice: 'fly'"),
+        (["run", "pins_deep_sea", "--out", "o\0"], "there is a zero byte in an argument"),
         ([], "required: COMMAND"),
         (["run"], "name a configuration to run, or a folder: --resume DIR (see explore run --help)"),
         (["run", "a.gin", "--seeds", "4-0"], "the range '4-0' is empty"),
