@@ -26,8 +26,8 @@ from pages import (
 )
 
 from explore._cli.main import main
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 RECIPES, FILES = (DOCS / "reference" / f"{name}.md" for name in ("gin", "files"))
 BINDING = re.compile(r"`(?:-b )?\"?(?!self\.)((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")

@@ -5,8 +5,8 @@ import pytest
 from tabular import THREE_STATES
 
 from explore._analysis.report.regret import bound
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 
 def regrets(recipe, *bindings, mdps=100, episodes=2000):

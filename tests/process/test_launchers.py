@@ -81,7 +81,7 @@ def test_a_launcher_gets_its_parameters_from_bindings_that_the_cells_do_not_see(
     assert start(*words, *bound("launcher.Cluster.nods = 3")) == 2
     assert "launcher.Cluster has no parameter 'nods'; did you mean 'nodes'?" in capsys.readouterr().err
     assert start(*words) == 2
-    assert "launcher.Cluster: " in capsys.readouterr().err
+    assert "launcher.Cluster.partition has no value; bind it" in capsys.readouterr().err
 
 
 def test_an_error_in_a_launcher_is_reported_with_its_line(capsys):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import explore
-from explore._config.configuration import load
 from explore._config.discovery import discover
 from explore._config.gin_files import list_recipes
+from explore._running.experiment import load
 from explore.errors import UserError
 
 BASES = {

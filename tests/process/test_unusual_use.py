@@ -72,7 +72,7 @@ def test_an_error_in_a_plugin_during_a_run_names_the_plugin_and_the_line(folder,
 def test_a_missing_include_is_not_replaced_by_a_recipe_of_the_same_name(folder, capsys):
     (folder / "mine.gin").write_text("include 'elsewhere/pins_deep_sea.gin'")
     assert main(["run", "mine.gin"]) == 2
-    assert "mine.gin:1: there is no file elsewhere/pins_deep_sea.gin to include" in capsys.readouterr().err
+    assert "mine.gin:1: there is no configuration 'elsewhere/pins_deep_sea.gin'" in capsys.readouterr().err
 
 
 def test_a_file_with_a_byte_order_mark_is_read(folder):
@@ -83,8 +83,8 @@ def test_a_file_with_a_byte_order_mark_is_read(folder):
 @pytest.mark.parametrize(
     ("binding", "advice"),
     [
-        ("agent.Indexed.target = selection.MeanArgmax", "a component is written @selection.Name"),
-        ("experiment.stop_when_solved = true", "write True"),
+        ("agent.Indexed.target = selection.MeanArgmax", "a component as @slot.Name"),
+        ("experiment.stop_when_solved = true", "True, False and None with a capital letter"),
     ],
 )
 def test_a_word_that_is_no_value_gets_the_right_advice(capsys, binding, advice):
