@@ -54,8 +54,8 @@ class Run(Command):
             config = resume  # of `--resume CONFIG --out DIR`
         elif resume and out is not None and os.path.realpath(out) != os.path.realpath(resume):
             raise UserError(f"--resume {resume} and --out {out} name two folders; one is enough")
-        out = out or resume
-        if resume is not None and not out:
+        out = out or resume or None
+        if resume is not None and config is None and not out:
             raise UserError("--resume what? Name the folder of the run: explore run --resume DIR")
 
         from explore._running.run import run

@@ -22,7 +22,7 @@ from explore._running.trainer import Trainer
 from explore._state import Misfit, restore
 from explore._storage.checkpoints import Damaged
 from explore._storage.run_folder import Run
-from explore._storage.run_writer import RunWriter
+from explore._storage.run_writer import RunWriter, find_latest
 from explore.errors import FolderTaken, UserError
 from explore.interfaces import Agent
 
@@ -66,14 +66,17 @@ def run(
     """Runs the experiment of a gin file and returns the run, done.
 
     The arguments are the options of `explore run`. With `resume` the run in the folder `out` is resumed
-    from its latest checkpoint; `config` is then only needed if it may not have begun yet.
+    from its latest checkpoint; `config` is then only needed if it may not have begun yet. Without `out` it is
+    the latest run of that name.
     """
-    if (out if resume else config) is None:
+    if config is None and not (resume and out is not None):
         raise UserError("name a configuration to run, or a folder to resume")
     bindings = as_list(bindings)
     if seeds is not None:
         bindings.append(format_binding("experiment.seeds", as_integers(seeds)))
     folder = Path(out).expanduser() if out is not None else None
+    if resume and folder is None and config is not None:
+        folder = find_latest(name_run(config))
     request = Request(config, folder, bindings, as_list(plugins), quiet, allow_imports, resume, force)
     try:
         return _run(request)

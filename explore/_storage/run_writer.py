@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +137,22 @@ def _failing(what: str, where: Path) -> Iterator[None]:
         raise RunFailed(f"cannot write {what} {where}: {error.strerror}") from error
 
 
+def find_latest(name: str) -> Path | None:
+    """The folder of the latest run of a name for which no folder was given."""
+    return next(iter(reversed([*takewhile(Path.is_dir, _number(name))])), None)
+
+
+def _number(name: str) -> Iterator[Path]:
+    """`runs/NAME`, `runs/NAME-2`, ..."""
+    return (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
+
+
 def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
     """Makes the given folder, or the first free one of the name.
 
     A given one may exist if it is empty, or holds only what is left of a run that was killed before it began.
     """
-    numbered = (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
-    for candidate in [folder] if folder else numbered:
+    for candidate in [folder] if folder else _number(name):
         for parent in reversed(candidate.parents):
             if not parent.exists():
                 files.make_folder(parent)

@@ -267,6 +267,16 @@ def test_the_same_command_begins_and_goes_on(capsys):
     assert start("--quiet", "--resume", *stop) == 0
 
 
+def test_without_a_folder_it_is_the_latest_of_the_name():
+    command = ["run", "pins_deep_sea", *bound(*DEEP_SEA, "experiment.episodes = 6"), "--quiet", *stopping()]
+    assert [main(command), main(command)] == [130, 130]
+    assert main([*command, "--resume"]) == 0
+    assert [Run.open(Path("runs", name)).status for name in ("pins_deep_sea", "pins_deep_sea-2")] == [
+        "interrupted",
+        "done",
+    ]
+
+
 def test_resume_may_stand_anywhere(stopped):
     words = ["run", "--quiet", *GIVEN, *bound(*DEEP_SEA, "experiment.episodes = 6")]
     assert main([*words, "pins_deep_sea", "--resume", "out"]) == 0
@@ -283,7 +293,6 @@ def test_resume_may_stand_anywhere(stopped):
         (["--resume", "a", "pins_deep_sea", "--out", "b"], "--resume a and --out b name two folders; one is enough"),
         (["--force", "pins_deep_sea"], "--force goes with --resume"),
         (["--resume", "out.gin"], "there is no run folder out.gin"),
-        (["pins_deep_sea", "--resume"], "--resume what? Name the folder of the run: explore run --resume DIR"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(capsys, words, expected):
