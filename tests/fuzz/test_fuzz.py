@@ -21,7 +21,7 @@ import pytest
 import explore
 from explore._cli.main import main
 from explore._config.gin_files import list_recipes
-from explore._running import run_writer as recorder
+from explore._running import trainer
 from explore._storage import checkpoints as checkpoint
 from explore._storage.run_folder import Run
 from explore.errors import UserError
@@ -64,7 +64,7 @@ def steady():
     """What is mangled has the same length every time: no time passes. And small runs have chunks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "CHUNK", CHUNK)
-        patch.setattr(recorder, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+        patch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: 0.0))
         patch.setattr(sys, "argv", ["explore"])
         yield
 
@@ -265,8 +265,8 @@ def nested(depth):
 ODD = (
     *(None, True, False, 0, 1, -1, 2**31, 2**63, -(2**63), 2**64, 10**30, 10**400, 0.5, -0.0, 1e308, float("nan")),
     *("", "x", "\ud800", "\0", "../../etc/passwd", "a\nb", "9" * 5000, [], {}, [[]], {"": 0}, [None] * 70),
-    *({"$same": 0}, {"$set": [0, 0]}, {"$float": "nan"}, {"$fixed": ["x"]}, {"$object": ["X", {}]}, {"$tuple": []}),
-    *({"$array": {}}, {"$state": ["X", {}]}, {"$generator": ["RandomState", {}]}, {"$dict": ["X", []]}, nested(30)),
+    *({"$same": 0}, {"$sequence": ["set", [0, 0]]}, {"$float": "nan"}, {"$fixed": ["x"]}, {"$object": ["X", {}]}, {"$tuple": ["tuple", []]}),
+    *({"$array": {}}, {"$state": ["X", {}]}, {"$generator": ["RandomState", {}]}, {"$dict": ["X", [], []]}, nested(30)),
     *(nested(400), {"$array": {"dtype": "<f4", "shape": [0], "chunks": [], "tail": [0, 0]}}),
 )
 
@@ -322,7 +322,7 @@ def sealed(tree, blob):
 
 def sealed_text(manifest, blob=b""):
     content = manifest + b"\n" + blob
-    return f"explore checkpoint 1\n{hashlib.sha256(content).hexdigest()}\n".encode() + content
+    return f"explore checkpoint 2\n{hashlib.sha256(content).hexdigest()}\n".encode() + content
 
 
 # gin files
@@ -540,11 +540,12 @@ def test_no_method_or_class_can_be_put_on_an_object(forged, attribute, value):
         {"$object": ["Popen", {"args": "touch marker"}]},
         {"$object": ["DeepSea", {}]},
         {"$object": ["Linear", {}]},
-        {"$dict": ["Popen", []]},
+        {"$dict": ["Popen", [], []]},
+        {"$sequence": ["Popen", []]},
         {"$state": ["Indexed", {}]},
         {"$fixed": ["system"]},
-        {"$named": ["Popen", ["touch marker"]]},
-        {"$enum": ["StepType", "__class__"]},
+        {"$tuple": ["Popen", ["touch marker"]]},
+        {"$step": "__class__"},
         {"$generator": ["Popen", {}]},
         {"$call": ["os.system", "touch marker"]},
         {"$object": ["DeepSea"]},
@@ -566,7 +567,7 @@ def test_the_progress_of_another_episode_is_refused(forged, episode):
     assert "does not fit the configuration" in refused(copy)
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"$set":[0,', '{"$tuple":['])
+@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"$sequence":["set",', '{"$tuple":["tuple",'])
 @pytest.mark.parametrize("depth", [300, 990, 200_000])
 def test_a_checkpoint_that_is_too_deep_is_refused(copy, opening, depth):
     (copy / NEWEST).write_bytes(sealed_text(opening.encode() * depth))

@@ -106,7 +106,7 @@ def assert_damaged(folder, episode, words="", checkpoints=None):
     assert str(folder) in str(caught.value)
 
 
-def forge(folder, plain, blob=b"", line=b"explore checkpoint 1", episode=1):
+def forge(folder, plain, blob=b"", line=b"explore checkpoint 2", episode=1):
     """A state whose checksum is right, whatever it holds."""
     manifest = plain if isinstance(plain, bytes) else json.dumps(plain).encode()
     content = manifest + b"\n" + blob
@@ -195,9 +195,6 @@ def test_numpy_gets_the_type_it_asks_for_and_an_array_of_its_own(folder):
 @pytest.mark.parametrize(
     "thing",
     [
-        {1: 2},
-        {"$array": 1},
-        (1, 2),
         {1, 2},
         b"bytes",
         1j,
@@ -237,13 +234,13 @@ def test_the_format_is_the_documented_one(folder):
     first, checksum, rest = state_of(folder, 3).read_bytes().split(b"\n", 2)
     manifest, blob = rest.split(b"\n", 1)
     zeros = hashlib.sha256(bytes(CHUNK)).hexdigest()
-    assert first == b"explore checkpoint 1"
+    assert first == b"explore checkpoint 2"
     assert checksum.decode() == hashlib.sha256(rest).hexdigest()
     assert json.loads(manifest) == {
         "a": {"$array": {"dtype": "<i2", "shape": [3], "chunks": [], "tail": [0, 6]}},
-        "b": {"$array": {"dtype": "|i1", "shape": [CHUNK + 2], "chunks": [zeros], "tail": [64, 2]}},
+        "b": {"$array": {"dtype": "|i1", "shape": [CHUNK + 2], "chunks": [zeros], "tail": [6, 2]}},
     }
-    assert blob == b"\0\0\1\0\2\0" + bytes(58) + b"\0\0"
+    assert blob == b"\0\0\1\0\2\0" + b"\0\0"
     assert (folder / "chunks" / zeros).read_bytes() == bytes(CHUNK)
 
 
@@ -455,7 +452,7 @@ def test_what_is_not_a_file_is_not_read(folder, tmp_path, which, kind):
         path.symlink_to(path)
     elif kind == "pipe":
         os.mkfifo(path)
-    assert_damaged(folder, 1, f"{path.name} is " + ("missing" if kind == "missing" else "damaged: it is not a file"))
+    assert_damaged(folder, 1, path.name + (" is missing" if kind == "missing" else ": it is not a file"))
 
 
 def test_what_the_system_does_not_let_us_read_is_said_in_its_words(folder, monkeypatch):
@@ -500,9 +497,6 @@ def test_an_array_that_is_damaged_between_reading_and_loading_is_noticed(folder)
         (b"1" * 5000, "not JSON"),
         (b"[" * 100_000 + b"]" * 100_000, "too deep"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "too deep"),
-        (b"NaN", "not finite"),
-        (b"[-Infinity]", "not finite"),
-        (b"1e999", "not finite"),
         ({"$array": None}, "not described"),
         ({"$array": {}}, "not described"),
         (an_array(tail=[0]), "not described"),
@@ -530,9 +524,9 @@ def test_an_array_that_is_damaged_between_reading_and_loading_is_noticed(folder)
         (an_array(tail=[-8, 8]), "natural"),
         (an_array(tail=[0.0, 8]), "natural"),
         (an_array(tail=[8, -8]), "natural"),
-        (an_array(tail=[1, 8]), "beyond its end"),
-        (an_array(tail=[10**30, 0], shape=[0]), "beyond its end"),
-        (an_array(tail=[0, 10**15], shape=[10**15 // 4]), "beyond its end"),
+        (an_array(tail=[1, 8]), "does not fit"),
+        (an_array(tail=[10**30, 0], shape=[0]), "does not fit"),
+        (an_array(tail=[0, 10**15], shape=[10**15 // 4]), "does not fit"),
         (an_array(shape=[3]), "does not fit"),
         (an_array(shape=[]), "does not fit"),
         (an_array(shape=[10**4000]), "does not fit"),
@@ -576,10 +570,10 @@ def test_an_honest_forgery_is_read(folder):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (b"explore checkpoint 2", "was written by another version: its format is 2, not 1"),
-        (b"explore checkpoint 01", "another version"),
+        (b"explore checkpoint 1", "was written by another version: its format is 1, not 2"),
+        (b"explore checkpoint 02", "another version"),
         (b"explore checkpoint \xd9\xa1", "does not begin like"),
-        (b"explore checkpoint 1 ", "does not begin like"),
+        (b"explore checkpoint 2 ", "does not begin like"),
         (b"", "does not begin like"),
         (b"explore checkpoint " + b"1" * 500, "does not begin like"),
     ],

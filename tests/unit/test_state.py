@@ -29,8 +29,7 @@ from stateful import ENVIRONMENTS, Holder
 from torch import nn
 
 from explore._state import Misfit, Unsavable, capture, check_fits, restore, skeleton
-from explore._state.kinds import KINDS
-from explore._state.walk import DEEPEST
+from explore._state.walk import BY_TAG, DEEPEST
 from explore.streams import Streams
 
 torch.set_num_threads(1)
@@ -106,9 +105,6 @@ VALUES = {
     "infinite": [math.inf, -math.inf],
     "not a number": math.nan,
     "str": "Lärm \ud800 \x00",
-    "bytes": b"\x00\xff",
-    "no bytes": b"",
-    "range": range(3, 10, 2),
     "numpy's float": np.float64(0.1),
     "numpy's half": np.float16(0.1),
     "numpy's int": np.int32(-3),
@@ -117,13 +113,11 @@ VALUES = {
     "list": [1, "a", [None, 2.5], []],
     "tuple": (1, (2, [3])),
     "set": {1, "a", (2, None)},
-    "frozenset": frozenset({1, frozenset({2})}),
     "dict": {"b": 1, "a": {"c": []}},
-    "dict of other keys": {1: "a", None: "b", (1, 2.5): "c", "$x": "d", b"k": [1]},
+    "dict of other keys": {1: "a", None: "b", (1, 2.5): "c", "$x": "d", np.int64(7): [1]},
     "dict that looks like a mark": {"$same": 3},
     "ordered": OrderedDict(b=1, a=2),
     "counter": Counter("abba"),
-    "deque": deque([1, 2, 3], maxlen=3),
     "a long list of floats": [*map(float, range(100)), math.nan],
     "a long list of ints": list(range(100)),
     "a long list of wide ints": [2**70] * 100,
@@ -131,14 +125,12 @@ VALUES = {
     "a long mixed list": [1, 1.0, True] * 50,
     "a long list of numpy's": [np.float32(x) for x in range(100)],
     "a long tuple": tuple(map(float, range(100))),
-    "a long deque": deque(range(100)),
     "array": np.arange(12.0).reshape(3, 4)[:, ::2],
     "array of no dimension": np.array(3),
     "empty array": np.zeros((0, 3), np.int8),
     "bools": np.array([True, False]),
     "tensor": torch.arange(6).view(2, 3).t(),
     "scalar tensor": torch.tensor(2.5),
-    "size": torch.Size([3, 4]),
     "time step": dm_env.restart(np.zeros(3)),
     "last time step": dm_env.termination(np.float32(1), {"a": np.ones(2)}),
     "step type": dm_env.StepType.LAST,
@@ -155,9 +147,9 @@ def test_plain_data_comes_back_as_it_was(value):
 
 
 def test_long_lists_of_numbers_are_one_array():
-    for numbers in ([0.5] * 1000, [3] * 1000, [True] * 1000, [np.float64(2)] * 1000):
-        (leaf,) = leaves(capture(numbers, "it"))
-        assert isinstance(leaf, np.ndarray) and len(leaf) == 1000
+    for numbers in ([0.5] * 1000, [3] * 1000, [True] * 1000):
+        *_, array = leaves(capture(numbers, "it"))
+        assert isinstance(array, np.ndarray) and len(array) == 1000
 
 
 def test_arrays_are_not_copied_when_captured_and_never_shared_when_restored():
@@ -207,18 +199,23 @@ def test_an_array_of_another_form_or_that_is_read_only_is_replaced():
         assert not fresh.any()
 
 
-def test_namedtuples_and_enumerations_take_their_class_from_what_is_there():
-    fresh = Holder(point=Point(0, np.zeros(2)), colour=Colour.RED)
+def test_a_deque_keeps_its_length_and_must_be_there():
+    fresh = Holder(frames=deque(maxlen=3))
+    frames = fresh.frames
+    moved(Holder(frames=deque(range(100), maxlen=3)), fresh)
+    frames.append(0)
+    assert fresh.frames is frames and list(frames) == [98, 99, 0]
+    with pytest.raises(Misfit, match=r"it\.frames holds a deque that a newly built one does not have"):
+        moved(Holder(frames=deque()), Holder(frames=None))
+
+
+def test_namedtuples_take_their_class_from_what_is_there():
+    fresh = Holder(point=Point(0, np.zeros(2)))
     array = fresh.point.y
-    moved(
-        Holder(point=Point([1], np.ones(2)), colour=Colour.BLUE),
-        fresh,
-    )
+    moved(Holder(point=Point([1], np.ones(2))), fresh)
     assert type(fresh.point) is Point and fresh.point.x == [1] and fresh.point.y is array and array.all()
-    assert fresh.colour is Colour.BLUE
-    for value in (Point(1, 2), Colour.RED):
-        with pytest.raises(Misfit, match=r"it\.value holds a (Point|Colour) that a newly built one does not have"):
-            moved(Holder(value=value), Holder(value=None))
+    with pytest.raises(Misfit, match=r"it\.value holds a Point that a newly built one does not have"):
+        moved(Holder(value=Point(1, 2)), Holder(value=None))
 
 
 GENERATORS: dict[str, Callable[[], Any]] = {
@@ -259,7 +256,7 @@ def test_generators_of_other_bits_go_on_where_there_is_one(bits):
     draws(used)
     tree = through_json(capture(used, "it"))
     assert draws(restore(fresh, tree, "it")) == draws(used)
-    with pytest.raises(Misfit, match=r"^it.* is .*, expected "):
+    with pytest.raises(Misfit, match=r"^it is not the state of a Generator like this one$"):
         restore(None, tree, "it")
 
 
@@ -273,7 +270,7 @@ def test_a_state_of_another_generator_is_a_misfit():
 def test_a_position_beyond_the_end_of_a_generator_is_a_misfit():
     tree = capture(np.random.RandomState(0), "it")
     tree["$generator"][1]["state"]["pos"] = 10**6
-    with pytest.raises(Misfit, match="pos"):
+    with pytest.raises(Misfit, match="is not the state of a RandomState like this one"):
         restore(np.random.RandomState(0), tree, "it")
 
 
@@ -318,17 +315,15 @@ def test_a_function_that_was_exchanged_is_noticed():
 
 
 class Slotted:
-    __slots__ = ("__hidden", "shown", "unset")
-
-    def __init__(self, hidden: Any, shown: Any):
-        self.__hidden, self.shown = hidden, shown
-
-    def both(self) -> Any:
-        return self.__hidden, self.shown
+    __slots__ = ("shown",)
+    shown: int
 
 
 class SlottedMore(Slotted):
     """Has slots and a dict."""
+
+    def __init__(self) -> None:
+        self.shown, self.more = 1, 2
 
 
 def test_objects_get_their_attributes_back_in_place():
@@ -339,55 +334,55 @@ def test_objects_get_their_attributes_back_in_place():
     assert [board.n for board in boards] == [1, 2] and fresh.boards[1] is boards[1]
 
 
-def test_a_namespace_is_an_object():
-    fresh = types.SimpleNamespace(x=0)
-    assert moved(types.SimpleNamespace(x=1), fresh) is fresh and fresh.x == 1
+@dataclass
+class Board:
+    cells: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    moves: list[int] = field(default_factory=list)
 
 
-def test_slots_are_attributes():
-    fresh, used = SlottedMore(0, []), SlottedMore(1, [2])
-    used.more = 3  # type: ignore[attr-defined]
-    fresh.unset = 1
-    moved(used, fresh)
-    assert fresh.both() == (1, [2]) and fresh.more == 3  # type: ignore[attr-defined]
-    assert not hasattr(fresh, "unset")
+def test_a_dataclass_is_an_object():
+    fresh = Holder(board=Board())
+    board, cells = fresh.board, fresh.board.cells
+    moved(Holder(board=Board(np.ones(2), [1])), fresh)
+    assert fresh.board is board and board.cells is cells and cells.all() and board.moves == [1]
 
 
 @dataclass(frozen=True)
 class Position:
     x: int
-    path: list[int] = field(default_factory=list)
-    board: np.ndarray = field(default_factory=lambda: np.zeros(2))
-    owner: Holder | None = None
+    path: tuple[int, ...] = ()
+    owner: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class SlottedPosition:
-    x: int
+CONSTANTS = [
+    (range(3), range(4)),
+    (b"a", b"b"),
+    (1j, 2j),
+    (torch.Size([3]), torch.Size([4])),
+    (Colour.RED, Colour.BLUE),
+    (Position(1, owner=len), Position(2, owner=len)),
+]
 
 
-def test_a_frozen_dataclass_is_a_value_and_constants_stay_constant():
-    owner = Holder(n=[0])
-    start, numbers = Position(0, owner=owner), owner.n
-    fresh = Holder(now=start, before=Position(0), slotted=SlottedPosition(0))
-    now = Position(2, [1], np.ones(2), owner=Holder(n=[5]))
-    moved(Holder(now=now, before=Position(1), slotted=SlottedPosition(3)), fresh)
-    assert (fresh.now.x, fresh.now.path, fresh.now.board.tolist()) == (2, [1], [1, 1])
-    assert fresh.before.x == 1 and not fresh.before.board.any() and fresh.slotted == SlottedPosition(3)
-    assert start.x == 0 and start.path == [] and not start.board.any()
-    assert fresh.now.owner is owner and owner.n is numbers and numbers == [5]
+@pytest.mark.parametrize(("value", "other"), CONSTANTS, ids=lambda value: type(value).__name__)
+def test_a_constant_is_left_as_it_is_and_may_not_change(value, other):
+    fresh = Holder(value=value)
+    assert moved(Holder(value=copy.deepcopy(value)), fresh).value is value
+    with pytest.raises(Misfit, match=r"^it\.value is .*, where a newly built one has .*; give the object that"):
+        moved(Holder(value=other), fresh)
+    with pytest.raises(Unsavable, match=r"^it\.value holds a .* where a newly built one has a .*; give whatever"):
+        fits(Holder(value=other), fresh)
+    with pytest.raises(Misfit, match=r"^it\.value holds a .* that a newly built one does not have"):
+        moved(Holder(value=value), Holder(value=None))
 
 
-def test_what_a_constant_holds_knows_its_classes():
-    start = Holder(now=Position(0, [Colour.RED]), seen=Position(0, (Colour.RED,)))  # type: ignore[list-item, arg-type]
-    constants = start.now.path, start.seen.path
-    moved(Holder(now=Position(0, [Colour.BLUE]), seen=Position(0, (Colour.BLUE,))), start)  # type: ignore[list-item, arg-type]
-    assert (start.now.path, start.seen.path) == ([Colour.BLUE], (Colour.BLUE,))
-    assert constants == ([Colour.RED], (Colour.RED,))
+def test_what_a_constant_is_does_not_depend_on_where_it_lies_in_memory():
+    one, other = (Position(1, owner=Holder()) for _ in range(2))
+    assert moved(Holder(value=one), Holder(value=other)).value is other
 
 
 def test_plain_data_may_take_the_place_of_plain_data_only():
-    for old, new in [(Holder(), 1), (len, 1), (np.random.default_rng(0), [1]), ("a", Colour.RED)]:
+    for old, new in [(Holder(), 1), (len, 1), (np.random.default_rng(0), [1]), (Colour.RED, "a")]:
         with pytest.raises(Misfit, match=r"^it\.x "):
             moved(Holder(x=new), Holder(x=old))
     for old, new in [(1, 2.5), (2.5, 1), (0, np.int64(3)), (False, 1), (None, "a"), (1, "a"), ([], ()), ({}, [])]:
@@ -416,12 +411,12 @@ def test_the_thing_itself_keeps_its_type_too():
 
 def test_an_object_that_the_fresh_one_lacks_is_a_misfit_that_says_what_to_do():
     expected = (
-        r"^it\.board holds a Position that a newly built one does not have; "
+        r"^it\.board holds a Board that a newly built one does not have; "
         "give the object that holds it state_dict and load_state_dict$"
     )
     for fresh in (Holder(board=None), Holder()):
         with pytest.raises(Misfit, match=expected):
-            moved(Holder(board=Position(1)), fresh)
+            moved(Holder(board=Board()), fresh)
     with pytest.raises(Misfit, match=r"it\.boards\[1\] holds a Holder"):
         moved(Holder(boards=[Holder(), Holder()]), Holder(boards=[Holder()]))
 
@@ -511,7 +506,7 @@ def test_a_state_dict_holds_plain_data_only():
     careless = Careless()
     for board in (Holder(), Careful(), len, Point(1, 2), Colour.RED):
         careless.board = board  # type: ignore[assignment]
-        with pytest.raises(Unsavable, match=r"it\.state_dict\(\)\['board'\] holds an? \w+, which is not plain data"):
+        with pytest.raises(Unsavable, match=r"it\.state_dict\(\)\.board holds a .+, which is not plain data"):
             capture(careless, "it")
 
 
@@ -663,8 +658,10 @@ def a_generator():
         (torch.zeros(2).to_sparse(), "a Tensor"),
         (torch.zeros(2, dtype=torch.bfloat16), "a Tensor"),
         (type("Words", (list,), {})(), "a Words"),
-        (1j, "a complex"),
-        (2**20_000, "an integer of 20,001 bits"),
+        (Slotted(), "a Slotted"),
+        (SlottedMore(), "a SlottedMore"),
+        (types.SimpleNamespace(), "a SimpleNamespace"),
+        (frozenset({1}), "a frozenset"),
         (np.array(["a"]), "an array of <U1"),
         (np.str_("a"), "a str_"),
         (np.random.PCG64(0), "a PCG64"),
@@ -717,7 +714,7 @@ def test_what_is_just_not_too_deep_is_saved():
 
 HOSTILE = [
     {"$unknown": 1},
-    {"$tuple": [1], "more": 2},
+    {"$tuple": ["tuple", [1]], "more": 2},
     {"$same": 0},
     {"$same": []},
     {"$shared": [0, []]},
@@ -725,20 +722,21 @@ HOSTILE = [
     {"$float": "1"},
     {"$float": []},
     math.nan,
-    {"$bytes": [1]},
     {"$scalar": np.zeros(3)},
     {"$numbers": np.zeros((2, 2))},
     {"$numbers": np.array([None])},
-    {"$named": ["os", []]},
-    {"$named": ["TimeStep", [1]]},
-    {"$named": ["StepType", [1]]},
-    {"$enum": ["TimeStep", "first"]},
-    {"$enum": ["StepType", "__class__"]},
-    {"$set": [[1]]},
-    {"$dict": ["dict", [[[], 2]]]},
+    {"$tuple": ["os", []]},
+    {"$tuple": ["TimeStep", [1]]},
+    {"$tuple": ["StepType", [1]]},
+    {"$step": "__class__"},
+    {"$step": 7},
+    {"$tuple": [1]},
+    {"$sequence": ["set", [[]]]},
+    {"$sequence": ["Popen", []]},
+    {"$dict": ["dict", [[]], [2]]},
+    {"$dict": ["dict", [1], []]},
     {"$dict": ["dict", [1]]},
-    {"$dict": ["Popen", []]},
-    {"$deque": ["a", []]},
+    {"$dict": ["Popen", [], []]},
     {"$tensor": ["cpu", np.zeros(2)]},
     {"$tensor": ["nowhere", np.zeros(2), False, None]},
     {"$tensor": ["cpu", [1], False, None]},
@@ -773,9 +771,10 @@ def zoo() -> Holder:
         generators=[make() for make in GENERATORS.values()],
         net=Net(),
         careful=Careful(),
-        slotted=Slotted(1, 2),
+        board=Board(),
         position=Position(1),
         point=Point(1, Colour.RED),
+        frames=deque([1, 2], maxlen=2),
         fixed=(len, specs.DiscreteArray(2)),
         counts=defaultdict(int, a=1),
         environment=Bsuite(0, "catch/0"),
@@ -823,7 +822,7 @@ def edit(tree: Any, rng: random.Random) -> None:
         case 3:
             node[key] = rng.choice(leaves(tree))
         case 4 if isinstance(node, dict):
-            node[rng.choice(["x", "step", "__class__", *KINDS.by_tag])] = node.pop(key)
+            node[rng.choice(["x", "step", "__class__", *BY_TAG])] = node.pop(key)
         case _:
             node.append(rng.choice(nonsense)) if isinstance(node, list) else node.update(x=rng.choice(nonsense))
 
@@ -880,15 +879,14 @@ def test_generators_go_on_having_children():
     assert [child.random() for child in fresh.spawn(2)] == [child.random() for child in saved.spawn(2)]
     fresh = np.random.default_rng(3)
     fresh.spawn(9)
-    with pytest.raises(Misfit, match="it cannot have 4 children"):
-        moved(saved, fresh)
+    assert moved(saved, fresh).spawn(1)[0].random() == saved.spawn(1)[0].random()
 
 
 # Whether the way back is open
 
 
 def fits(saved, fresh):
-    return check_fits(capture(saved, "it"), skeleton(capture(fresh, "it")), "it")
+    return check_fits(capture(saved, "it"), skeleton({"it": capture(fresh, "it")})["it"], "it")
 
 
 @pytest.mark.parametrize(
@@ -917,10 +915,11 @@ def test_what_fits_is_put_back(saved, fresh):
         (Holder(x={1: Holder()}), Holder(x={})),
         (Holder(x=len), Holder(x=None)),
         (Holder(x=Colour.RED), Holder(x=None)),
+        (Holder(x=deque()), Holder(x=None)),
     ],
 )
 def test_what_would_not_fit_is_noticed_before(saved, fresh):
-    with pytest.raises(Unsavable, match=r"^it.*holds a \w+ where a newly built one has"):
+    with pytest.raises(Unsavable, match=r"^it.*holds a .+ where a newly built one has"):
         fits(saved, fresh)
     with pytest.raises(Misfit):
         restore(fresh, capture(saved, "it"), "it")
