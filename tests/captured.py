@@ -164,8 +164,9 @@ class Board:
 @dataclass(frozen=True)
 class Position:
     x: int
-    path: tuple[int, ...] = ()
-    owner: Any = None
+    path: list[int] = field(default_factory=list)
+    board: np.ndarray = field(default_factory=lambda: np.zeros(2))
+    owner: Holder | None = None
 
 
 class Careful:

@@ -89,7 +89,7 @@ def _begin(walk: Reader, fresh: Any, called: str, name: str, kinds: tuple[type, 
     cls = find_class(fresh, called, name)
     if cls not in kinds:
         raise Misfit(f"{name} is not a {called}")
-    return walk.begin(cls() if type(fresh) is not cls else fresh if walk.claim(fresh) else copy.copy(fresh))
+    return walk.begin(cls() if type(fresh) is not cls else fresh if walk.may_fill(fresh) else copy.copy(fresh))
 
 
 def _write_keys(walk: Writer, keys: Iterable[Any], name: str) -> Tree:
@@ -132,7 +132,7 @@ def write_array(walk: Writer, thing: np.ndarray, name: str) -> Tree:
 def read_array(walk: Reader, fresh: Any, content: Tree, name: str) -> np.ndarray:
     array = load_array(content, name)
     same = type(fresh) is np.ndarray and (fresh.shape, fresh.dtype) == (array.shape, array.dtype)
-    if not same or not fresh.flags.writeable or not walk.claim(fresh):
+    if not same or not fresh.flags.writeable or not walk.may_fill(fresh):
         return walk.begin(np.array(array))
     np.copyto(fresh, array)
     return walk.begin(fresh)
@@ -151,7 +151,7 @@ def read_tensor(walk: Reader, fresh: Any, content: Tree, name: str) -> Tensor:
     device, leaf, trained, gradient = content
     tensor = torch.from_numpy(np.require(load_array(leaf, name), requirements=["C", "W"]))
     same = isinstance(fresh, Tensor) and (fresh.shape, fresh.dtype) == (tensor.shape, tensor.dtype)
-    if same and 0 not in fresh.stride() and walk.claim(fresh):  # an expanded one cannot be written to
+    if same and 0 not in fresh.stride() and walk.may_fill(fresh):  # an expanded one cannot be written to
         with torch.no_grad():
             tensor = fresh.copy_(tensor)
     elif isinstance(fresh, nn.Parameter):

@@ -5,6 +5,7 @@ Only ever the fresh ones: of an object, a tree can change no more than the attri
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import logging
@@ -42,7 +43,7 @@ TORCHS_OWN = frozenset(vars(nn.Module())) - {"training", *PARTS}
 
 
 def is_fixed(cls: type) -> bool:
-    return issubclass(cls, FIXED) or _is_frozen(cls)
+    return issubclass(cls, FIXED)
 
 
 def write_fixed(walk: Writer, thing: Any, name: str) -> Tree:
@@ -51,7 +52,7 @@ def write_fixed(walk: Writer, thing: Any, name: str) -> Tree:
 
 def read_fixed(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
     (called,) = content
-    if not (is_fixed(type(fresh)) or isinstance(fresh, nn.Parameter)):
+    if not isinstance(fresh, (*FIXED, nn.Parameter)):
         raise Misfit(f"{name} holds a {called} that a newly built one does not have{ADVICE}")
     if (there := name_fixed(fresh)) != called:
         raise Misfit(f"{name} is {called}, where a newly built one has {there}{ADVICE}")
@@ -62,13 +63,7 @@ def name_fixed(thing: Any) -> str:
     """What a fixed thing is called: one that has another name by now has changed after all."""
     if isinstance(thing, functools.partial):
         return f"partial of {name_fixed(thing.func)}"
-    if isinstance(thing, CONSTANTS) or _is_frozen(type(thing)):
-        return re.sub(" at 0x[0-9a-f]+", "", " ".join(repr(thing).split()))
-    return str(getattr(thing, "__qualname__", type(thing).__name__))
-
-
-def _is_frozen(cls: type) -> bool:
-    return "__dataclass_params__" in vars(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return repr(thing) if isinstance(thing, CONSTANTS) else str(getattr(thing, "__qualname__", type(thing).__name__))
 
 
 # What saves itself
@@ -88,7 +83,8 @@ def write_state(walk: Writer, thing: Any, name: str) -> Tree:
 
 def read_state(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
     called, tree = content
-    _begin(walk, fresh, called, name, saves_itself)
+    _check_there(walk, fresh, called, name, saves_itself)
+    walk.begin(fresh)
     state = walk.read_data(tree, f"{name}.state_dict()")
     try:
         fresh.load_state_dict(state)
@@ -116,21 +112,26 @@ def write_object(walk: Writer, thing: Any, name: str) -> Tree:
 
 def read_object(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
     called, trees = content
-    _begin(walk, fresh, called, name, is_object)
+    frozen = dataclasses.is_dataclass(fresh) and type(fresh).__dataclass_params__.frozen  # type: ignore[union-attr]
+    _check_there(walk, fresh, called, name, is_object, claim=not frozen)
+    # A frozen one may be a constant of a whole module: its place gets another one.
+    target = walk.begin(object.__new__(type(fresh)) if frozen else fresh)
+    before, walk.is_constant = walk.is_constant, frozen
     old = list_attributes(fresh)
     parts = {part: [*old[part]] for part in PARTS} if isinstance(fresh, nn.Module) else {}
     for key, tree in trees.items():
         of_class = inspect.getattr_static(type(fresh), key, None)
         if key not in old and (callable(of_class) or hasattr(of_class, "__get__") or _is_hidden(fresh, key)):
             raise Misfit(f"{name}.{key} cannot be an attribute of a {called}")
-        vars(fresh)[key] = walk.read(old.get(key, MISSING), tree, f"{name}.{key}")
-    for key in old.keys() - trees.keys():
-        del vars(fresh)[key]
+        vars(target)[key] = walk.read(old.get(key, MISSING), tree, f"{name}.{key}")
+    for key in list_attributes(target).keys() - trees.keys():
+        del vars(target)[key]
+    walk.is_constant = before
     for part, keys in parts.items():
         now = vars(fresh)[part]
         if [*now] != keys or not all(value is None or isinstance(value, PARTS[part]) for value in now.values()):
             raise Misfit(f"{name}.{part} has {[*now]}, expected {keys}, each a {PARTS[part].__name__}")
-    return fresh
+    return target
 
 
 def list_attributes(thing: Any) -> dict[str, Any]:
@@ -142,11 +143,10 @@ def _is_hidden(thing: Any, name: str) -> bool:
     return own or (name.startswith("__") and name.endswith("__"))
 
 
-def _begin(walk: Reader, fresh: Any, called: str, name: str, fits: Any) -> None:
+def _check_there(walk: Reader, fresh: Any, called: str, name: str, fits: Any, claim: bool = True) -> None:
     if fresh is MISSING or fresh is None:
         raise Misfit(f"{name} holds a {called} that a newly built one does not have{ADVICE}")
     if type(fresh).__name__ != called or not fits(type(fresh)):
         raise Misfit(f"{name} is a {called}, expected {describe(fresh)}")
-    if not walk.claim(fresh):
+    if claim and not walk.claim(fresh):
         raise Misfit(f"{name} is a {called} of its own, but a newly built one has it in two places")
-    walk.begin(fresh)

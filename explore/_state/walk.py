@@ -78,6 +78,7 @@ class Reader:
 
     def __init__(self) -> None:
         self._depth = 0
+        self.is_constant = False  # inside a frozen dataclass: what it holds is not to be changed either
         self._met: list[Any] = []  # what is mutable, in the order in which the writer numbered it
         self._claimed: dict[int, Any] = {}  # by id: what has been filled, so that no second place writes over it
 
@@ -117,6 +118,9 @@ class Reader:
         """What is to be filled is known by its number before, as it may hold itself."""
         self._met.append(target)
         return target
+
+    def may_fill(self, thing: Any) -> bool:
+        return not self.is_constant and self.claim(thing)
 
     def claim(self, thing: Any) -> bool:
         """False if another place has it already: the state has two things there, and the fresh object one."""
