@@ -120,8 +120,7 @@ def read_object(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
     old = list_attributes(fresh)
     parts = {part: [*old[part]] for part in PARTS} if isinstance(fresh, nn.Module) else {}
     for key, tree in trees.items():
-        of_class = inspect.getattr_static(type(fresh), key, None)
-        if key not in old and (callable(of_class) or hasattr(of_class, "__get__") or _is_hidden(fresh, key)):
+        if key not in old and not _can_be_added(fresh, key):
             raise Misfit(f"{name}.{key} cannot be an attribute of a {called}")
         vars(target)[key] = walk.read(old.get(key, MISSING), tree, f"{name}.{key}")
     for key in list_attributes(target).keys() - trees.keys():
@@ -136,6 +135,13 @@ def read_object(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
 
 def list_attributes(thing: Any) -> dict[str, Any]:
     return {key: value for key, value in vars(thing).items() if not _is_hidden(thing, key)}
+
+
+def _can_be_added(thing: Any, name: str) -> bool:
+    """Whether a tree may give it an attribute: none that changes what the object does."""
+    of_class = inspect.getattr_static(type(thing), name, None)
+    does = callable(of_class) or isinstance(of_class, classmethod) or hasattr(of_class, "__set__")
+    return not (does or _is_hidden(thing, name))
 
 
 def _is_hidden(thing: Any, name: str) -> bool:

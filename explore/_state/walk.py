@@ -77,21 +77,16 @@ class Reader:
     """One walk through a tree and the fresh things it is put on."""
 
     def __init__(self) -> None:
-        self._depth = 0
         self.is_constant = False  # inside a frozen dataclass: what it holds is not to be changed either
         self._met: list[Any] = []  # what is mutable, in the order in which the writer numbered it
         self._claimed: dict[int, Any] = {}  # by id: what has been filled, so that no second place writes over it
 
     def read(self, fresh: Any, tree: Tree, name: str) -> Any:
         """The tree's value. Plain data may take the place of other plain data, but not of an object."""
-        if self._depth == DEEPEST:
-            raise Misfit(f"{name} lies more than {DEEPEST} levels deep")
-        self._depth += 1
         try:
             value = self._read(fresh, tree, name)
-        except MALFORMED as error:
+        except MALFORMED as error:  # also a RecursionError
             raise Misfit(f"{name} is not as it was written ({in_one_line(error)})") from error
-        self._depth -= 1
         if value is None or fresh is None or fresh is MISSING or type(value) is type(fresh) or isinstance(fresh, DATA):
             return value
         raise Misfit(f"{name} is {describe(value)}, expected {describe(fresh)}")

@@ -61,6 +61,21 @@ def test_objects_get_their_attributes_back_in_place():
     assert [board.n for board in boards] == [1, 2] and fresh.boards[1] is boards[1]
 
 
+class Measured:
+    count = 0
+
+    @functools.cached_property
+    def area(self) -> float:
+        return 1.0
+
+
+def test_what_the_class_has_a_default_or_a_formula_for_may_be_an_attribute_since():
+    used, fresh = Measured(), Measured()
+    used.count, used.area = 3, 2.0
+    moved(used, fresh)
+    assert vars(fresh) == {"count": 3, "area": 2.0}
+
+
 def test_a_dataclass_is_an_object():
     fresh = Holder(board=Board())
     board, cells = fresh.board, fresh.board.cells
