@@ -132,8 +132,7 @@ def sync_folder(folder: Path) -> None:
 class Lock:
     """The right to write to a folder, held by one at a time: `with Lock(folder): ...`.
 
-    The file FOLDER/.lock stays, since to remove it would race with the next holder; it is empty
-    when nobody holds the lock, unless the last one crashed.
+    The file FOLDER/.lock stays, since to remove it would race with the next holder, and names the last one.
     """
 
     def __init__(self, folder: Path):
@@ -159,11 +158,8 @@ class Lock:
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
-        try:
-            os.ftruncate(descriptor, 0)
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may still have it open
-            os.close(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may still have it open
+        os.close(descriptor)
 
     def __enter__(self) -> Lock:
         self.acquire()
