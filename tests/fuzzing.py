@@ -232,7 +232,7 @@ ODD = (
         {"$dict": ["X", [], []]},
         nested(30),
     ),
-    *(nested(400), {"$array": {"dtype": "<f4", "shape": [0], "chunks": [], "tail": [0, 0]}}),
+    *(nested(400), {"$array": {"dtype": "<f4", "shape": [0], "chunks": []}}),
 )
 
 

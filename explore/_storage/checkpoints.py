@@ -20,7 +20,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,8 @@ class Checkpoints:
             if not folder.is_dir():
                 files.make_folder(folder)
         self._named.pop(episode, None)
-        draft = _Draft(self._write_chunk)
         try:
-            content = draft.write(tree)
+            content, chunks = self._write_chunks(tree)
             files.sync_folder(self.chunks)
             files.crash_point("chunks synced")
             files.write(self._path(episode), *content)
@@ -73,7 +72,7 @@ class Checkpoints:
             with suppress(OSError):
                 self._sweep(self._states())
             raise
-        self._named[episode] = frozenset(draft.chunks)
+        self._named[episode] = chunks
         before = [other for other in self._states() if other < episode and self._chunks_of(other) is not None]
         self._sweep([episode, *before[:1]])
 
@@ -120,13 +119,38 @@ class Checkpoints:
                 return None
         return self._named[episode]
 
-    def _write_chunk(self, name: str, content: memoryview) -> None:
+    def _write_chunks(self, tree: Tree) -> tuple[list[bytes | memoryview], frozenset[str]]:
+        """Writes the chunks of a state; returns the content of its own file, and their names."""
+        chunks: set[str] = set()
+        tails: list[memoryview] = []
+
+        def write_array(array: np.ndarray) -> dict[str, Any]:
+            dtype = array.dtype.newbyteorder("<") if isinstance(array, np.ndarray) else None
+            if dtype is None or dtype.str not in DTYPES or array.ndim > DIMENSIONS:
+                raise TypeError(f"a checkpoint cannot hold a {type(array).__name__} of {dtype}")
+            content = np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
+            whole = len(content) // CHUNK * CHUNK
+            names = [self._write_chunk(content[start : start + CHUNK]) for start in range(0, whole, CHUNK)]
+            chunks.update(names)
+            tails.append(content[whole:])
+            return {"$array": {"dtype": dtype.str, "shape": array.shape, "chunks": names}}
+
+        manifest = json.dumps(tree, default=write_array, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        digest = hashlib.sha256(manifest)
+        for tail in tails:
+            digest.update(tail)
+        return [f"explore checkpoint {FORMAT}\n{digest.hexdigest()}\n".encode(), manifest, *tails], frozenset(chunks)
+
+    def _write_chunk(self, content: memoryview) -> str:
+        """Writes a chunk unless it is there; returns its name."""
+        name = hashlib.sha256(content).hexdigest()
         if name not in self._sound:
             try:
                 _load_chunk(self.chunks / name)
             except Damaged:
                 files.place(self.chunks / name, content)
             self._sound.add(name)
+        return name
 
     def _sweep(self, kept: Sequence[int]) -> None:
         """Removes all states but these, the chunks that none of these names, and what a crash left half written."""
@@ -167,49 +191,13 @@ class StoredArray:
         return array if dtype is None else array.astype(dtype, copy=False)
 
 
-class _Draft:
-    """A state in the making: its chunks are written while the tree is walked, the rest is collected."""
-
-    def __init__(self, write_chunk: Callable[[str, memoryview], None]):
-        self.chunks: set[str] = set()
-        self._write_chunk = write_chunk
-        self._blob: list[memoryview] = []
-        self._length = 0  # of the blob
-
-    def write(self, tree: Tree) -> list[bytes | memoryview]:
-        """The content of the state's file."""
-        manifest = json.dumps(tree, default=self._write_array, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-        digest = hashlib.sha256(manifest)
-        for piece in self._blob:
-            digest.update(piece)
-        return [f"explore checkpoint {FORMAT}\n{digest.hexdigest()}\n".encode(), manifest, *self._blob]
-
-    def _write_array(self, array: np.ndarray) -> dict[str, Any]:
-        """What stands for an array in the tree."""
-        dtype = array.dtype.newbyteorder("<") if isinstance(array, np.ndarray) else None
-        if dtype is None or dtype.str not in DTYPES or array.ndim > DIMENSIONS:
-            raise TypeError(f"a checkpoint cannot hold a {type(array).__name__} of {dtype}")
-        content = np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8)
-        whole = len(content) // CHUNK * CHUNK
-        names = []
-        for start in range(0, whole, CHUNK):
-            chunk = content[start : start + CHUNK].data
-            names.append(hashlib.sha256(chunk).hexdigest())
-            self._write_chunk(names[-1], chunk)
-        self.chunks.update(names)
-        tail = [self._length, len(content) - whole]
-        self._blob.append(content[whole:].data)
-        self._length += tail[1]
-        return {"$array": {"dtype": dtype.str, "shape": list(array.shape), "chunks": names, "tail": tail}}
-
-
 class _Parser:
     """Reads and checks the file of a state; of its chunks only the names."""
 
     def __init__(self, path: Path, folder: Path):
         self._path, self._folder = path, folder
         self._chunks: set[str] = set()
-        self._blob = b""
+        self._blob, self._used = b"", 0  # what is left of arrays, one after the other; bytes of those that were read
 
     def parse(self) -> tuple[Tree, frozenset[str]]:
         """The tree, and all chunks that its arrays are made of. Raises `Damaged`."""
@@ -233,25 +221,27 @@ class _Parser:
         if "$array" not in node:
             return node
         match node["$array"]:
-            case {"dtype": str(dtype), "shape": list(shape), "chunks": list(names), "tail": [start, length]}:
-                return self._read_array(dtype, shape, names, start, length)
+            case {"dtype": str(dtype), "shape": list(shape), "chunks": list(names)}:
+                return self._read_array(dtype, shape, names)
         raise self._damaged("an array is not described as one")
 
-    def _read_array(self, dtype: str, shape: list[Any], names: list[Any], start: Any, length: Any) -> StoredArray:
+    def _read_array(self, dtype: str, shape: list[Any], names: list[Any]) -> StoredArray:
         if dtype not in DTYPES:
             raise self._damaged(f"an array's dtype is {dtype[:20]!r}")
-        if len(shape) > DIMENSIONS or any(type(size) is not int or size < 0 for size in (*shape, start, length)):
-            raise self._damaged("an array's shape or place is no row of natural numbers")
+        if len(shape) > DIMENSIONS or any(type(size) is not int or size < 0 for size in shape):
+            raise self._damaged("an array's shape is no row of natural numbers")
         if not all(isinstance(name, str) and CHUNK_NAME.fullmatch(name) for name in names):
             raise self._damaged("a chunk's name is not a SHA-256")
         size = np.dtype(dtype).itemsize
-        if len(names) * CHUNK + length != math.prod(shape) * size or start + length > len(self._blob):
+        whole, rest = divmod(math.prod(shape) * size, CHUNK)
+        start, self._used = self._used, self._used + rest
+        if len(names) != whole or self._used > len(self._blob):
             raise self._damaged("an array's shape does not fit its bytes")
         if math.prod(side or 1 for side in shape) * size >= 2**63:  # numpy leaves out zeros, too
             raise self._damaged("an array's shape is too large")
         self._chunks.update(names)
         paths = [self._folder / name for name in names]
-        return StoredArray(np.dtype(dtype), tuple(shape), paths, self._blob[start : start + length])
+        return StoredArray(np.dtype(dtype), tuple(shape), paths, self._blob[start : self._used])
 
     def _damaged(self, what: str) -> Damaged:
         return Damaged(f"{self._path} is damaged: {what}")
