@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LONG = 64  # a list of more numbers than this is an array
 SEQUENCES = (list, set, deque)
 DICTS = (dict, OrderedDict, Counter, defaultdict)
+KEYS = (type(None), bool, int, float, str, tuple, np.generic)
 NUMBERS = "biufc"  # the kinds of numpy's dtypes that are saved
 
 
@@ -51,10 +52,10 @@ def read_sequence(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
 
 
 def write_dict(walk: Writer, thing: dict[Any, Any], name: str) -> Tree:
-    values = [walk.write(value, f"{name}[{key!r}]") for key, value in thing.items()]
     if type(thing) is dict and all(type(key) is str and not key.startswith("$") for key in thing):
-        return dict(zip(thing, values))
-    return {"$dict": [type(thing).__name__, _write_keys(walk, thing, name), values]}
+        return {key: walk.write(value, f"{name}[{key!r}]") for key, value in thing.items()}
+    keys = _write_keys(walk, thing, name)
+    return {"$dict": [type(thing).__name__, keys, [walk.write(thing[key], f"{name}[{key!r}]") for key in thing]]}
 
 
 def read_dict(walk: Reader, fresh: Any, content: Tree, name: str) -> dict[Any, Any]:
@@ -93,7 +94,9 @@ def _begin(walk: Reader, fresh: Any, called: str, name: str, kinds: tuple[type, 
 
 
 def _write_keys(walk: Writer, keys: Iterable[Any], name: str) -> Tree:
-    # An object as a key is equal to nothing but itself, which a new process does not have.
+    for key in keys:
+        if not isinstance(key, KEYS):  # equal to nothing but itself, which a new process does not have
+            raise refuse(key, f"{name}'s key {key!r}")
     trees = _write_entries(walk, keys, f"{name}'s key")
     check_data(trees, f"{name}'s key")
     return trees
