@@ -53,7 +53,8 @@ class RunWriter:
                 _check_free(place)  # again: another process may have had it while this one waited for the lock
                 undo.callback((place / ".lock").unlink)
                 writer = cls(Run(place, info, quiet), lock, config)
-                undo.callback(_remove_files, place, ("config.gin", "episodes.csv", "run.json"))
+                for name in ("config.gin", "episodes.csv", "run.json"):
+                    undo.callback((place / name).unlink, missing_ok=True)
                 files.write(place / "config.gin", config)
                 writer.episodes.truncate(None)
                 write_json(place / "run.json", info)
@@ -166,11 +167,6 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
                 _check_free(folder)
                 return folder
     raise AssertionError("numbers have an end")
-
-
-def _remove_files(folder: Path, names: Sequence[str]) -> None:
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
 
 
 def _remove_if_empty(folder: Path) -> None:
