@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from explore._analysis.report import sections_of_run
+from explore._analysis.report.drawing import Section
 from explore._analysis.report.page import content, document
-from explore._analysis.report.section import Section
-from explore._analysis.report.style import png, styled
+from explore._analysis.report.style import png
 from explore._messages import printable
 from explore._storage import files
 from explore._storage.run_folder import Run
@@ -158,8 +158,7 @@ class Live:
 def _sections(run: Run, sections: Sections) -> list[Section]:
     if not len(run.episodes["episode"]):
         return [Section("Nothing to see yet", ["No episode is over."])]
-    with styled():
-        return sections(run)
+    return sections(run)
 
 
 def _title(folder: Path) -> str:

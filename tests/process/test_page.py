@@ -13,8 +13,8 @@ from browser import look, needs_chromium
 from PIL import Image
 
 from explore._analysis.report import style
+from explore._analysis.report.drawing import Picture, Section
 from explore._analysis.report.page import content, document, page
-from explore._analysis.report.section import Picture, Section
 
 HOSTILE = (
     "</title></style><script>document.title = 'taken'</script><img src=http://127.0.0.1:9/x> & \"quoted\" 'it' $x_"

@@ -17,7 +17,7 @@ from PIL import Image
 
 from explore._analysis import watch as module
 from explore._analysis.report import style
-from explore._analysis.report.section import Picture, Section
+from explore._analysis.report.drawing import Picture, Section
 from explore._analysis.watch import Live, once, watch
 from explore._storage import files
 from explore._storage.episodes_csv import episode_columns

@@ -16,8 +16,8 @@ from explore._storage.run_folder import Run
 from explore.errors import UserError
 
 if TYPE_CHECKING:
-    from explore._analysis.report.data import Material
-    from explore._analysis.report.section import Section
+    from explore._analysis.report.data import ReportData
+    from explore._analysis.report.drawing import Section
 
 
 def report(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -25,11 +25,11 @@ def report(folders: Sequence[str | Path], out: str | Path) -> Path:
     out = Path(out)
     _check_place(out)
     runs, left_out = finished(run_folders(folders))
-    from explore._analysis.report.data import material
+    from explore._analysis.report.data import gather
     from explore._analysis.report.page import page
     from explore._analysis.report.tables import what_is_common
 
-    found = material(runs, left_out)
+    found = gather(runs, left_out)
     if not found.results:
         reasons = f": {'; '.join(found.left_out)}" if found.left_out else ""
         hint = "; a run that is going can be seen with explore watch" if " is running" in reasons else ""
@@ -43,41 +43,45 @@ def report(folders: Sequence[str | Path], out: str | Path) -> Path:
     return out
 
 
-def sections(found: Material) -> list[Section]:
+def sections(data: ReportData) -> list[Section]:
     """A report, from what was run to what was believed; sections with nothing to show are left out."""
     from explore._analysis.report import tables
-    from explore._analysis.report.aggregates import aggregates
-    from explore._analysis.report.best_episode import best_episodes
-    from explore._analysis.report.costs import costs
+    from explore._analysis.report.beliefs import best_episodes, maps
     from explore._analysis.report.learning import learning
-    from explore._analysis.report.maps import maps
-    from explore._analysis.report.regret import regret
+    from explore._analysis.report.methods import aggregates, costs
+    from explore._analysis.report.plugin_sections import draw_plugin_sections
     from explore._analysis.report.solving import solving
+    from explore._analysis.report.style import styled
 
-    told = [tables.what_was_run(found), *tables.how_they_differ(found), *tables.scores(found)]
-    shown = [draw(found) for draw in (learning, regret, solving, aggregates, costs, maps, best_episodes)]
-    return [*told, *(section for section in shown if section)]
+    with styled():
+        shown = [tables.what_was_run(data), *tables.how_they_differ(data), *tables.scores(data), learning(data)]
+        shown += [
+            *draw_plugin_sections(data),
+            *(draw(data) for draw in (solving, aggregates, costs, maps, best_episodes)),
+        ]
+    return [section for section in shown if section]
 
 
 def sections_of_run(run: Run) -> list[Section]:
     """A run as it is now, over or not: how far it is, how it learns, and what it believes; raises `UserError`."""
-    from explore._analysis.report.best_episode import best_episodes
-    from explore._analysis.report.data import going
+    from explore._analysis.report.beliefs import best_episodes, maps
+    from explore._analysis.report.data import gather_running
     from explore._analysis.report.learning import learning
-    from explore._analysis.report.maps import maps
+    from explore._analysis.report.style import styled
     from explore._analysis.report.tables import progress
 
-    found = going(run)
-    shown = [draw(found) for draw in (learning, maps, best_episodes)]
-    return [progress(run, found), *(section for section in shown if section)]
+    data = gather_running(run)
+    with styled():
+        shown = [progress(run, data), learning(data), maps(data), best_episodes(data)]
+    return [section for section in shown if section]
 
 
-def _tasks(found: Material) -> str:
+def _tasks(found: ReportData) -> str:
     tasks = list(dict.fromkeys(result.configuration.task for result in found.results))
     return " and ".join(tasks) if len(tasks) <= 3 else f"{len(tasks)} tasks"
 
 
-def _extent(found: Material) -> str:
+def _extent(found: ReportData) -> str:
     seeds = sum(len(result.seeds) for result in found.results)
     counts = {"configuration": len(found.results), "seed": seeds}
     return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items()) + " in all"

@@ -30,7 +30,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter
 
 if TYPE_CHECKING:
-    from explore._analysis.report.section import Picture
+    from explore._analysis.report.drawing import Picture
 
 WIDTH, HEIGHT = 7.2, 3.2  # inches, of a figure as wide as the page
 INK = "#16181b"

@@ -1,4 +1,4 @@
-"""Maps of the places of a task: where a seed has been, and what it believed there as it learned.
+"""What agents believed at some moments: maps of a task, or beliefs along the best episode of a seed.
 
 Values and uncertainties of methods differ in scale. Uncertainty may count the noise of all steps that are left, so
 that it is large at the start however often the start has been seen; what is left to explore shows when a cell is set
@@ -7,7 +7,8 @@ against the others of its row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,31 +18,30 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.image import AxesImage
 
 from explore._analysis.report import style
-from explore._analysis.report.data import Material, Result
-from explore._analysis.report.section import Picture, Section
-from explore._analysis.report.seeds import (
-    Snapshot,
-    drawn_seeds,
-    median_seed,
-    name_seed,
-    read_snapshots,
-    say_seed,
-    section_of_snapshots,
-)
+from explore._analysis.report.data import ReportData, Result
+from explore._analysis.report.drawing import Picture, Section
 from explore._storage.run_folder import Run
 from explore.errors import UserError
-from explore.tasks import Marker
+from explore.tasks import Marker, Trace
 
-MOMENTS = 6
+SEEDS = 5  # that are drawn, all but one of them folded away
+MOMENTS = 6  # of which maps are drawn, and beliefs along an episode as long as it is the same
 ROOM = 5.2  # inches across, for all maps of a row
 RATIO = 2  # to which the colours of a ratio reach, up and down
 OUTLIERS = 1  # percent of the numbers, below and above, that colours need not tell apart
-READING = (
+BELIEFS = {"mean": "mean value", "uncertainty": "uncertainty"}
+MAPS_TEXT = (
     "Each panel is the map of a task. Columns are moments of learning. Cells that cannot be reached are grey; in the "
     "first row cells that have not been visited are blank. Value and uncertainty are those of the action that has most "
     "of it; the last row is uncertainty divided by the median of its row of the map: bright is where the agent knows "
     "less than it does elsewhere in that row. Up to four other seeds are folded away."
 )
+BEST_EPISODE_TEXT = (
+    "The best episode of a seed so far, and what the agent believed of it at the last recorded moment: mean "
+    "value and uncertainty of the action taken at each step."
+)
+
+Snapshot = Mapping[str, np.ndarray]
 
 
 @dataclass
@@ -59,16 +59,16 @@ class Row:
         return [*self.moments, *([] if self.prior is None else [self.prior])]
 
 
-def maps(material: Material) -> Section | None:
+def maps(data: ReportData) -> Section | None:
     """Maps of the first run of each configuration that has some."""
-    told = [result.configuration.runs[0].description for result in material.results]
+    told = [result.configuration.runs[0].description for result in data.results]
     markers = dict.fromkeys(marker.name for one in told for marker in one.markers)
     stars = [f"A star marks: {', '.join(markers)}."] if markers else []
     notes = dict.fromkeys(one.map_note for one in told if one.map_note)
-    return section_of_snapshots(material, "Maps", True, _pictures, [READING, *stars, *notes])
+    return section_of_snapshots(data, "Maps", True, _map_pictures, [MAPS_TEXT, *stars, *notes])
 
 
-def _pictures(result: Result, run: Run) -> list[Picture]:
+def _map_pictures(result: Result, run: Run) -> list[Picture]:
     """A picture of the median seed, and of some others on demand."""
     snapshots = read_snapshots(run, run.snapshots.episodes())
     *_, last = snapshots.values()
@@ -77,7 +77,7 @@ def _pictures(result: Result, run: Run) -> list[Picture]:
             raise UserError(f"{run.snapshots.folder} is damaged: the map after episode {episode} is unlike the last")
     shown = {episode: snapshots[episode] for episode in choose_moments(snapshots)}
     middle = median_seed(result, run)
-    return [_picture(result, run, shown, lane, folded=lane != middle) for lane in drawn_seeds(run, middle)]
+    return [_draw_maps(result, run, shown, lane, folded=lane != middle) for lane in drawn_seeds(run, middle)]
 
 
 def choose_moments(snapshots: Mapping[int, Snapshot]) -> list[int]:
@@ -135,8 +135,7 @@ def _ends(arrays: Sequence[np.ndarray], percent: float = 0) -> tuple[float, floa
     return float(low), float(high)
 
 
-@style.styled()
-def _picture(result: Result, run: Run, snapshots: Mapping[int, Snapshot], lane: int, folded: bool) -> Picture:
+def _draw_maps(result: Result, run: Run, snapshots: Mapping[int, Snapshot], lane: int, folded: bool) -> Picture:
     drawn = rows(snapshots, lane)
     unreachable = next(iter(snapshots.values()))["visits"][lane] < 0
     names = [f"{episode:,}" for episode in snapshots]
@@ -205,3 +204,130 @@ def _caption(result: Result, run: Run, lane: int, folded: bool) -> str:
         return f"{said}."
     solved_at = result.configuration.seeds[str(run.info["seeds"][lane])].get("solved_at")
     return f"{said}, {f'solved at episode {solved_at:,.0f}' if solved_at else 'unsolved'}."
+
+
+def best_episodes(data: ReportData) -> Section | None:
+    """Those of the first run of each configuration that has recorded some."""
+    return section_of_snapshots(data, "Best episode", False, _best_episode_pictures, [BEST_EPISODE_TEXT])
+
+
+def _best_episode_pictures(result: Result, run: Run) -> list[Picture]:
+    snapshots = read_snapshots(run, run.snapshots.episodes()[-MOMENTS:])
+    *_, last = snapshots.values()
+    middle = middle_of(last["best_return"])
+    drawn = [lane for lane in drawn_seeds(run, middle) if last["lengths"][lane]]
+    return [_draw_best_episode(result, run, snapshots, lane, folded=lane != middle) for lane in drawn]
+
+
+def of_one_episode(snapshots: Mapping[int, Snapshot], lane: int) -> dict[int, Snapshot]:
+    """The moments, up to the last, at which the best episode of a seed was the same as in the end."""
+    *_, last = snapshots.values()
+    return {
+        moment: snapshot
+        for moment, snapshot in snapshots.items()
+        if snapshot is last
+        or (
+            snapshot.keys() == last.keys()
+            and all(snapshot[name][lane] == last[name][lane] for name in ("best_episode", "lengths"))
+        )
+    }
+
+
+def along(snapshot: Snapshot, lane: int, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
+    """What is drawn, each `[steps]`: the task's traces, rewards, and beliefs."""
+    steps = int(snapshot["lengths"][lane])
+    actions = snapshot["actions"][lane, :steps].astype(int)
+    observations = snapshot["observations"][lane, :steps].reshape(steps, -1)  # [steps, numbers]
+    found = {trace.name: observations[:, trace.index] for trace in traces if trace.index < observations.shape[1]}
+    found["reward"] = snapshot["rewards"][lane, :steps]
+    for name, title in BELIEFS.items():
+        beliefs = snapshot.get(name)
+        if beliefs is not None and (actions >= 0).all() and (actions < beliefs.shape[-1]).all():
+            found[title] = beliefs[lane, np.arange(steps), actions]
+    return found
+
+
+def _draw_best_episode(result: Result, run: Run, snapshots: Mapping[int, Snapshot], lane: int, folded: bool) -> Picture:
+    moments, traces = of_one_episode(snapshots, lane), run.description.traces
+    lines = {moment: along(snapshot, lane, traces) for moment, snapshot in moments.items()}
+    *earlier, moment = lines
+    titles = list(lines[moment])
+    figure, axes = style.new_figure(len(titles), height=0.95 * len(titles) + 0.5, sharex=True, squeeze=False)
+    ends = {trace.name: style.widen(trace.low, trace.high) for trace in traces}
+    for panel, title in zip(axes[:, 0], titles):
+        for age, then in enumerate(reversed(lines)):
+            look = {"linewidth": 1.2} if then == moment else {"linewidth": 0.8, "alpha": 0.5 * 0.75**age}
+            if then == moment or (title in BELIEFS.values() and title in lines[then]):
+                values = lines[then][title]
+                panel.plot(np.arange(1, len(values) + 1), values, color=style.series(0)["color"], **look)
+        panel.set_title(title)
+        if title in ends:
+            panel.set_ylim(*ends[title])
+    axes[-1, 0].set_xlabel("step")
+    last = moments[moment]
+    best = f"{last['best_episode'][lane]:,.0f} with a return of {last['best_return'][lane]:.4g}"
+    said = say_seed(result, run, lane, "" if folded else "best returns")
+    told = [f"{said}. Its best episode, {best}, and beliefs of it after episode {moment:,}."]
+    if earlier:
+        told.append(f"Fainter: beliefs after episodes {', '.join(f'{then:,}' for then in earlier)}, of the same steps.")
+    return Picture(figure, " ".join([*told, "Nothing is smoothed."]), folded, name_seed(result, run, lane))
+
+
+def section_of_snapshots(
+    data: ReportData, title: str, maps: bool, draw: Callable[[Result, Run], list[Picture]], text: Sequence[str]
+) -> Section | None:
+    """Pictures of the first run of each configuration that has snapshots of this kind."""
+    pictures, left_out = [], []
+    for result in data.results:
+        run = result.configuration.runs[0]
+        try:
+            if (run.description.map_shape is not None) == maps and run.snapshots.episodes():
+                pictures += draw(result, run)
+        except UserError as error:
+            left_out.append(f"{title} left out: {error}.")
+    told = [*left_out, *(text if pictures else [])]
+    return Section(title, told, [], pictures) if told else None
+
+
+def read_snapshots(run: Run, episodes: Sequence[int]) -> dict[int, Snapshot]:
+    """The snapshots after these episodes; raises `UserError` if they are not of the kind that the run records."""
+    shape = run.description.map_shape
+    expected = None if shape is None else (len(run.info["seeds"]), *shape)
+    found: dict[int, Snapshot] = {episode: run.snapshots.read(episode) for episode in episodes}
+    for episode, snapshot in found.items():
+        if (snapshot["visits"].shape if "visits" in snapshot else None) != expected:
+            raise UserError(f"{run.snapshots.folder} is damaged: the map after episode {episode} is not of this task")
+    return found
+
+
+def drawn_seeds(run: Run, middle: int) -> list[int]:
+    """The places of the seeds that are drawn, the middle one first."""
+    return [middle, *(lane for lane in range(len(run.info["seeds"])) if lane != middle)][:SEEDS]
+
+
+def median_seed(result: Result, run: Run) -> int:
+    """The place of the seed that took the median of episodes to solve the task; the first while nothing says so."""
+    if not result.judged:
+        return 0
+    seeds = result.configuration.seeds
+    return middle_of([seeds[str(seed)].get("solved_at") or math.inf for seed in run.info["seeds"]])
+
+
+def middle_of(numbers: Sequence[float] | np.ndarray) -> int:
+    """The place of the median, the lower one of two."""
+    return int(np.argsort(numbers, kind="stable")[(len(numbers) - 1) // 2])
+
+
+def say_seed(result: Result, run: Run, lane: int, median_in: str) -> str:
+    """Which seed a picture is of; it may be the median of all in something."""
+    seed, seeds = run.info["seeds"][lane], len(run.info["seeds"])
+    which = [f"seed {seed}, one of {seeds} seeds" if seeds > 1 else f"seed {seed}, the only one"]
+    if len(result.configuration.runs) > 1:
+        which.append(f"of the first of {len(result.configuration.runs)} runs")
+    if median_in and seeds > 1:
+        which.append(f"the median of them in {median_in}")
+    return f"{result.setting}, {result.method}: {', '.join(which)}"
+
+
+def name_seed(result: Result, run: Run, lane: int) -> str:
+    return f"Seed {run.info['seeds'][lane]}: {result.setting}, {result.method}"
