@@ -64,7 +64,7 @@ class MapVisits(Visits):
         """Visits `[lanes, rows, columns]` and beliefs `[lanes, rows, columns, actions]`."""
         there = self.places >= 0
         shape = (len(self.counts), *self.places.shape)
-        observations = np.broadcast_to(self.places[there], (len(self.counts), there.sum()))
+        observations = np.tile(self.places[there], (len(self.counts), 1))
         arrays = {"visits": np.full(shape, -1, np.int64)}
         arrays["visits"][:, there] = self.counts[:, self.places[there]]
         for name, values in beliefs(agent, observations).items():

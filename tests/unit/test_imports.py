@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,12 @@ def test_a_built_in_plugin_imports_public_names_only(plugin):
     path = modules(REPOSITORY / "plugins" / "explore_plugins")[plugin]
     private = [name for name in imports(path) if any(part.startswith("_") for part in name.split("."))]
     assert private == []
+
+
+def test_no_task_or_method_is_known_by_name_to_what_draws_and_lists_runs():
+    readers = [*(REPOSITORY / "explore" / "_analysis").rglob("*.py"), REPOSITORY / "plugins/explore_plugins/display.py"]
+    names = re.compile(r"deep.?sea|swing.?up|cartpole|treasure|theorem|regret|bsuite", re.IGNORECASE)
+    assert [(path.name, found) for path in readers if (found := names.findall(path.read_text()))] == []
 
 
 def test_reading_files_imports_no_torch():
