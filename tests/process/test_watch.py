@@ -402,14 +402,6 @@ def test_a_signal_ends_it_well(writer, number):
     assert (process.returncode, rest, errors) == (0, "", "")
 
 
-def test_a_page_is_opened_once_it_can_be(writer, monkeypatch):
-    opened = []
-    monkeypatch.setattr(module._Server, "serve_forever", lambda server: opened.append("served"))
-    watch(writer.run.folder, open_page=opened.append)
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", opened[0])
-    assert opened[1:] == ["served"]
-
-
 def test_once_is_a_picture(writer, tmp_path):
     out = tmp_path / "walk.png"
     assert once(writer.run.folder, out, drawn) == out
