@@ -60,9 +60,9 @@ def test_a_prior_is_shown_beside_what_became_of_it():
 def test_the_seed_shown_first_is_the_median_in_episodes_to_solve(grid):
     result = report_data(grid).results[0]
     run = result.configuration.runs[0]
-    assert beliefs.median_seed(result, run) == 2  # solved at 2, 3, 4, and two never
+    assert beliefs.find_median_seed(result, run) == 2  # solved at 2, 3, 4, and two never
     result.configuration.seeds["0"]["solved_at"] = None
-    assert beliefs.median_seed(result, run) == 0  # the first of those that never did
+    assert beliefs.find_median_seed(result, run) == 0  # the first of those that never did
 
 
 def test_beliefs_along_an_episode_are_those_of_the_actions_taken():

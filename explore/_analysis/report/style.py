@@ -65,12 +65,6 @@ def new_figure(
         return figure, figure.subplots(rows, columns, **options)
 
 
-def widen(low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """The limits of an axis that ends a little beyond these numbers."""
-    room = 0.05 * (high - low) if low is not None and high is not None else 0.0
-    return (None if low is None else low - room), (None if high is None else high + room)
-
-
 def series(number: int) -> dict[str, Any]:
     """Colour, dashes and marker of one of several lines; after eight a colour comes back with others."""
     again = number + number // len(COLOURS)
