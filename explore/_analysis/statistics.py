@@ -24,7 +24,6 @@ RESAMPLES = 2000
 SEED = 0
 LEVEL = 0.95
 TAILS = (0.5 - LEVEL / 2, 0.5 + LEVEL / 2)
-POINTS_AT_ONCE = 1000  # of a curve, which bounds the memory of its resamples
 
 
 class Interval(NamedTuple):
@@ -78,16 +77,22 @@ def stratified_bootstrap(
     return Interval(float(low), estimate, float(high))
 
 
-def mean_band(curves: ArrayLike, resamples: int = RESAMPLES) -> Band:
+def mean_band(*tasks: ArrayLike, resamples: int = RESAMPLES) -> Band:
     """The mean of curves `[seeds, points]`, with the bootstrap interval of each point by itself.
 
     Whole curves are drawn, so a seed is the same one at all points. A pointwise band may miss the
-    true curve at 5% of the points.
+    true curve at 5% of the points. Of several tasks it is the mean of their means, each with seeds of its own.
     """
-    values = _numbers(curves)
-    if values.ndim != 2:
-        raise ValueError(f"curves must be [seeds, points], got the shape {values.shape}")
-    return _mean_band([values], resamples)
+    curves = [_numbers(task) for task in tasks]
+    if any(task.ndim != 2 for task in curves):
+        raise ValueError(f"curves must be [seeds, points], got the shapes {[task.shape for task in curves]}")
+    estimate = np.mean([task.mean(0) for task in curves], axis=0)
+    if not _have_spread(curves):
+        return Band(np.full_like(estimate, np.nan), estimate, np.full_like(estimate, np.nan))
+    rng = np.random.default_rng(SEED)
+    means = np.mean([resample_means(task, rng, resamples) for task in curves], axis=0)
+    low, high = np.quantile(means, TAILS, axis=0)
+    return Band(low, estimate, high)
 
 
 def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike, resamples: int = RESAMPLES) -> Band:
@@ -97,31 +102,29 @@ def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike, resam
     and Moré 2002, https://arxiv.org/abs/cs/0102001
     """
     levels = _numbers(thresholds)
-    shares = [(task[:, None] > levels).astype(float) for task in _scores(tasks, finite=False)]
-    return _mean_band(shares, resamples)
+    return mean_band(*(task[:, None] > levels for task in _scores(tasks, finite=False)), resamples=resamples)
 
 
-def probability_of_improvement(a: Sequence[ArrayLike], b: Sequence[ArrayLike], resamples: int = RESAMPLES) -> Interval:
-    """How likely a seed of `a` scores higher than one of `b`, as a mean over tasks `[task][seed]`.
+def resample_means(curves: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
+    """Means over seeds `[resamples, points]` of curves `[seeds, points]`, whose seeds are drawn with replacement."""
+    return _draw_counts(rng, len(curves), resamples) / len(curves) @ curves
 
-    On one task P(X > Y) + P(X = Y) / 2, the Mann-Whitney U over its largest value; the interval is
-    the stratified bootstrap's, which draws both sides' seeds. Scores may be infinite: minus the
-    episodes to solve, with -inf for a seed that never did, compares speed.
-    Agarwal et al. 2021, section 4.3.
+
+def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike, resamples: int = RESAMPLES) -> Interval:
+    """How likely one of our seeds scores higher than one of theirs.
+
+    It is P(X > Y) + P(X = Y) / 2, the Mann-Whitney U over its largest value; the bootstrap's interval
+    draws both sides' seeds. Scores may be infinite: minus the episodes to solve, with -inf for a seed
+    that never did, compares speed. Agarwal et al. 2021, section 4.3.
     """
-    ours, theirs = _scores(a, finite=False), _scores(b, finite=False)
-    if len(ours) != len(theirs):
-        raise ValueError(f"both sides must have the same tasks, got {len(ours)} and {len(theirs)}")
-    wins = [(x[:, None] > y) + 0.5 * (x[:, None] == y) for x, y in zip(ours, theirs)]  # [seeds of a, of b]
-    estimate = float(np.mean([task.mean() for task in wins]))
-    if not _have_spread([*ours, *theirs]):
+    x, y = _scores([ours, theirs], finite=False)
+    wins = (x[:, None] > y) + 0.5 * (x[:, None] == y)  # [our seeds, their seeds]
+    estimate = float(wins.mean())
+    if not _have_spread([x, y]):
         return Interval(None, estimate, None)
     rng = np.random.default_rng(SEED)
-    drawn = []
-    for task in wins:
-        ours_drawn, theirs_drawn = (_draw_counts(rng, seeds, resamples) for seeds in task.shape)
-        drawn.append((ours_drawn @ task * theirs_drawn).sum(-1) / task.size)
-    low, high = np.quantile(np.mean(drawn, axis=0), TAILS)
+    of_ours, of_theirs = (_draw_counts(rng, seeds, resamples) for seeds in wins.shape)
+    low, high = np.quantile((of_ours @ wins * of_theirs).sum(-1) / wins.size, TAILS)
     return Interval(float(low), estimate, float(high))
 
 
@@ -203,26 +206,6 @@ def smooth(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") 
     if by == "max":
         return windows.max(-1)
     return windows.sum(-1) / np.minimum(np.arange(curve.shape[-1]) + 1, window)
-
-
-def resample_means(curves: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
-    """Means over seeds `[resamples, points]` of curves `[seeds, points]`, whose seeds are drawn with replacement."""
-    return _draw_counts(rng, len(curves), resamples) / len(curves) @ curves
-
-
-def _mean_band(tasks: Sequence[np.ndarray], resamples: int) -> Band:
-    """The mean over tasks of the mean over seeds of curves `[task][seeds, points]`."""
-    estimate = np.mean([task.mean(0) for task in tasks], axis=0)
-    low, high = np.full((2, len(estimate)), np.nan)
-    if not _have_spread(tasks):
-        return Band(low, estimate, high)
-    rng = np.random.default_rng(SEED)
-    weights = [_draw_counts(rng, len(task), resamples) / len(task) for task in tasks]
-    for start in range(0, len(estimate), POINTS_AT_ONCE):
-        part = slice(start, start + POINTS_AT_ONCE)
-        means = np.mean([drawn @ task[:, part] for drawn, task in zip(weights, tasks)], axis=0)
-        low[part], high[part] = np.quantile(means, TAILS, axis=0)
-    return Band(low, estimate, high)
 
 
 def _draw_counts(rng: np.random.Generator, seeds: int, resamples: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -18,21 +17,8 @@ THRESHOLDS = np.linspace(0, 1, 101)
 COSTS = {"parameters": "parameters", "updates": "updates per seed", "seconds": "seconds per seed"}
 
 
-@dataclass
-class Group:
-    """Settings that the same methods were run on."""
-
-    settings: list[str]
-    methods: dict[str, list[Result]]  # one result for each setting
-
-    def scores(self, method: str, entry: str) -> list[list[float]]:
-        """An entry of `summary.json`, `[setting][seed]`; nothing unless all have it."""
-        numbers = [result.configuration.numbers(entry) for result in self.methods[method]]
-        return numbers if all(numbers) else []
-
-    @property
-    def results(self) -> list[Result]:
-        return [result for results in self.methods.values() for result in results]
+Group = dict[str, list[Result]]
+"""The results of each of several methods, which were run on the same settings, in the order of these."""
 
 
 def aggregates(data: ReportData) -> Section | None:
@@ -41,27 +27,25 @@ def aggregates(data: ReportData) -> Section | None:
     if not groups:
         return None
     header = ["method", "settings", "seeds", "IQM of normalised return", "score"]
-    rows = [_aggregate_row(group, method) for group in groups for method in group.methods]
+    rows = [_aggregate_row(method, results) for group in groups for method, results in group.items()]
     text = (
         "The normalised return of a seed is its mean return over all episodes as a share of the best possible, from 0 "
         "to 1. IQM is the interquartile mean over the seeds of all settings, score the mean of the tasks' scores; "
         "intervals are 95%, by a bootstrap that draws seeds within each setting."
     )
-    return Section(
-        "Several settings",
-        [text, *_left_out(data)],
-        [header, *rows],
-        [_draw_aggregates(data, group) for group in groups],
-    )
+    uneven = [setting for setting in data.settings if not _are_equally_long(data.of(setting))]
+    left_out = [f"Left out, as seeds differ in their number of episodes: {'; '.join(uneven)}."] if uneven else []
+    pictures = [_draw_aggregates(data, group) for group in groups]
+    return Section("Several settings", [text, *left_out], [header, *rows], pictures)
 
 
 def _groups(data: ReportData) -> list[Group]:
-    by_methods: dict[tuple[str, ...], list[str]] = {}
+    found: dict[frozenset[str], list[list[Result]]] = {}
     for setting in data.settings:
-        known = [result.method for result in data.of(setting) if result.configuration.numbers(NUMBER)]
-        if len(known) == len(data.of(setting)) and _are_equally_long(data.of(setting)):
-            by_methods.setdefault(tuple(sorted(known, key=data.methods.index)), []).append(setting)
-    return [_group(data, methods, settings) for methods, settings in by_methods.items() if len(settings) > 1]
+        results = sorted(data.of(setting), key=data.place)
+        if all(result.configuration.numbers(NUMBER) for result in results) and _are_equally_long(results):
+            found.setdefault(frozenset(result.method for result in results), []).append(results)
+    return [{own[0].method: list(own) for own in zip(*group)} for group in found.values() if len(group) > 1]
 
 
 def _are_equally_long(results: Sequence[Result]) -> bool:
@@ -69,23 +53,19 @@ def _are_equally_long(results: Sequence[Result]) -> bool:
     return len({len(seed) for result in results for seed in result.columns["episode"]}) == 1
 
 
-def _left_out(data: ReportData) -> list[str]:
-    uneven = [setting for setting in data.settings if not _are_equally_long(data.of(setting))]
-    return [f"Left out, as seeds differ in their number of episodes: {'; '.join(uneven)}."] if uneven else []
+def _scores(results: Sequence[Result], entry: str) -> list[list[float]]:
+    """An entry of `summary.json`, `[setting][seed]`; nothing unless all have it."""
+    numbers = [result.configuration.numbers(entry) for result in results]
+    return numbers if all(numbers) else []
 
 
-def _group(data: ReportData, methods: Sequence[str], settings: list[str]) -> Group:
-    of = {(result.method, result.setting): result for result in data.results}
-    return Group(settings, {method: [of[method, setting] for setting in settings] for method in methods})
-
-
-def _aggregate_row(group: Group, method: str) -> list[str]:
-    scores = group.scores(method, "score")
+def _aggregate_row(method: str, results: Sequence[Result]) -> list[str]:
+    scores = _scores(results, "score")
     return [
         method,
-        f"{len(group.settings)}",
-        f"{sum(len(result.seeds) for result in group.methods[method])}",
-        _shown(stratified_bootstrap(group.scores(method, NUMBER))),
+        f"{len(results)}",
+        f"{sum(len(result.seeds) for result in results)}",
+        _shown(stratified_bootstrap(_scores(results, NUMBER))),
         _shown(stratified_bootstrap(scores, np.mean)) if scores else "-",
     ]
 
@@ -97,23 +77,24 @@ def _shown(interval: Interval) -> str:
 
 def _draw_aggregates(data: ReportData, group: Group) -> Picture:
     figure, (left, right) = style.new_figure(1, 2, height=2.8, width_ratios=[1, 1.5])
-    for place, (method, results) in enumerate(group.methods.items()):
-        look = style.series(data.place(results[0]))
-        scores = group.scores(method, NUMBER)
+    for row, results in enumerate(group.values()):
+        number, scores = data.place(results[0]), _scores(results, NUMBER)
+        look = style.series(number)
         low, estimate, high = stratified_bootstrap(scores)
         if low is not None:
-            left.plot([low, high], [-place, -place], color=look["color"], linewidth=3, alpha=0.5)
-        left.plot(estimate, -place, **look | {"linestyle": "", "markersize": 6})
-        profile = performance_profile(scores, THRESHOLDS)
-        draw_band(right, THRESHOLDS, profile, data.place(results[0]), markevery=(2 * place, 20))
+            left.plot([low, high], [-row, -row], color=look["color"], linewidth=3, alpha=0.5)
+        left.plot(estimate, -row, **look | {"linestyle": "", "markersize": 6})
+        draw_band(right, THRESHOLDS, performance_profile(scores, THRESHOLDS), number, markevery=(2 * row, 20))
     left.margins(x=0.1)
-    left.set(xlabel="IQM of normalised return", yticks=[], ylim=(0.6 - len(group.methods), 0.6))
+    left.set(xlabel="IQM of normalised return", yticks=[], ylim=(0.6 - len(group), 0.6))
     right.set(xlabel="normalised return τ", ylabel="share of runs above τ", ylim=(-0.03, 1.03), xlim=(0, 1))
-    legend(figure, data, group.results)
+    everyone = [result for results in group.values() for result in results]
+    settings = list(dict.fromkeys(result.setting for result in everyone))
+    legend(figure, data, everyone)
     caption = (
         f"Left: interquartile mean of the normalised return. Right: performance profiles, the share of runs (mean over "
-        f"settings) above each normalised return. Over {len(group.settings)} settings ({'; '.join(group.settings)}), "
-        f"{describe_seeds(group.results)}; bars and bands are 95% stratified bootstrap intervals."
+        f"settings) above each normalised return. Over {len(settings)} settings ({'; '.join(settings)}), "
+        f"{describe_seeds(everyone)}; bars and bands are 95% stratified bootstrap intervals."
     )
     return Picture(figure, caption)
 

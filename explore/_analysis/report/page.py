@@ -12,11 +12,14 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from string import Template
 
 from explore._analysis.report.drawing import Picture, Section
 from explore._analysis.report.style import FONTS, svg, writable
 
-STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8").replace("FONTS", FONTS)
+FOLDER = Path(__file__).parent
+TEMPLATE = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
+STYLE = (FOLDER / "page.css").read_text(encoding="utf-8").replace("FONTS", FONTS)
 NUMBER = re.compile(r"[-+−]?[\d.,]+(e[-+]?\d+)?( ?%| s)?", re.IGNORECASE)
 
 
@@ -31,24 +34,8 @@ def document(title: str, shown: str, script: str = "") -> str:
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         allowed += [f"script-src 'sha256-{digest}'", "connect-src 'self'"]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{"; ".join(allowed)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{_text(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{STYLE}</style>
-</head>
-<body>
-<main>
-{shown}</main>
-{f"<script>{script}</script>" if script else ""}</body>
-</html>
-"""
+    parts = {"policy": "; ".join(allowed), "title": _text(title), "style": STYLE, "shown": shown}
+    return TEMPLATE.substitute(parts, script=f"<script>{script}</script>" if script else "")
 
 
 def content(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
