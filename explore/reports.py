@@ -4,8 +4,8 @@ A section is a function from the runs of a report to a `Section`, or None if it 
 
     # lengths.py                                        # pyproject.toml
     from explore import reports                         [project.entry-points."explore.sections"]
-                                                        lengths = "lengths:lengths"
-    def lengths(data):
+                                                        lengths = "lengths:draw_lengths"
+    def draw_lengths(data):
         rows = [[result.setting, result.method, str(sum(map(len, result.columns["episode"])))]
                 for result in data.results]
         return reports.Section("Lengths", [], [["setting", "method", "episodes"], *rows])

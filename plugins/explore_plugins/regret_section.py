@@ -43,7 +43,7 @@ HEADER = [
 ]
 
 
-def regret(data: ReportData) -> Section | None:
+def draw_regret(data: ReportData) -> Section | None:
     """Bayes regret of the results that know it."""
     known = [result for result in data.results if _is_known(result)]
     if not known:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from explore_plugins import regret_section
-from explore_plugins.regret_section import bound, exponent, growth_across, growth_along, regret
+from explore_plugins.regret_section import bound, draw_regret, exponent, growth_across, growth_along
 from recording import record, report_data
 from scipy import stats
 
@@ -38,7 +38,7 @@ def grid(tmp_path):
 
 
 def test_exponents_are_those_of_the_curves(grid):
-    section = regret(report_data(grid))
+    section = draw_regret(report_data(grid))
     header, *rows = section.table
     assert header[3:] == ["growth with", "regret in all", "exponent", "of the bound", "but for logarithms"]
     along = {(row[0][-1], row[1]): float(row[5].split()[0]) for row in rows if row[3] == "episodes"}
@@ -67,7 +67,7 @@ def test_intervals_are_over_seeds(grid):
 
 
 def test_the_bound_is_drawn_beside_the_curves(grid):
-    curves, growth = regret(report_data(grid)).pictures
+    curves, growth = draw_regret(report_data(grid)).pictures
     line = curves.figure.axes[0].lines[-1]
     episodes = line.get_xdata()
     np.testing.assert_allclose(line.get_ydata(), bound(3, 2, 3, 3.0, episodes))
@@ -78,7 +78,7 @@ def test_the_bound_is_drawn_beside_the_curves(grid):
 
 
 def test_exponents_of_the_bound_are_taken_at_the_same_points(grid):
-    rows = regret(report_data(grid)).table[1:]
+    rows = draw_regret(report_data(grid)).table[1:]
     at = np.unique(np.geomspace(EPISODES // 10, EPISODES, regret_section.POINTS).round().astype(int))
     slope = np.polyfit(np.log(at), np.log(bound(3, 2, 3, 3.0, at)), 1)[0]
     assert rows[0][-2] == f"{slope:.2f}" != "0.50"
@@ -96,7 +96,7 @@ def test_growth_with_size_is_at_an_episode_that_all_runs_have(tmp_path):
 @pytest.mark.parametrize("sizes", [{"mass": 2.0}, {"mass": -3.0}, {"states": 0}, {"states": None}])
 def test_no_bound_where_the_theorem_says_nothing(tmp_path, sizes):
     mdp(tmp_path / "run", "TabularWTD", **sizes)
-    section = regret(report_data(tmp_path))
+    section = draw_regret(report_data(tmp_path))
     assert "Theorem" not in section.pictures[0].caption
     assert section.table[1][-2] == "-"
 
@@ -104,15 +104,15 @@ def test_no_bound_where_the_theorem_says_nothing(tmp_path, sizes):
 def test_runs_without_sizes_have_curves_and_no_bound(tmp_path):
     bindings = {"experiment.environment": "@environment.DeepSea", "experiment.agent": "@agent.TabularWTD"}
     record(tmp_path / "run", bindings, [[0.0, 1.0]] * 2, regret=[[1.0, 0.5]] * 2)
-    section = regret(report_data(tmp_path / "run"))
+    section = draw_regret(report_data(tmp_path / "run"))
     assert len(section.pictures) == 1 and "Theorem" not in section.pictures[0].caption
 
 
 def test_where_regret_is_not_known_or_nothing_there_is_no_section(tmp_path):
     record(tmp_path / "none", {"experiment.agent": "@agent.Indexed"}, [[0.0, 1.0]])
-    assert regret(report_data(tmp_path / "none")) is None
+    assert draw_regret(report_data(tmp_path / "none")) is None
     record(tmp_path / "zero", {"experiment.agent": "@agent.TabularWTD"}, [[0.0, 1.0]], regret=[[0.0, 0.0]])
-    assert regret(report_data(tmp_path / "zero")) is None
+    assert draw_regret(report_data(tmp_path / "zero")) is None
 
 
 def test_a_real_run_shows_its_regret(tmp_path):

@@ -17,7 +17,7 @@ def test_settings_are_put_together_where_the_same_methods_were_run(tmp_path):
         entries = [{"score": float(seed < 3), "normalised_return": 0.2 * number + 0.1 * seed} for seed in FIVE]
         bindings = SEA | {"environment.DeepSea.size": size} | method
         record(tmp_path / f"cell{number}", bindings, [[0.0, 1.0]] * 5, entries=entries)
-    section = methods.aggregates(report_data(tmp_path))
+    section = methods.draw_aggregates(report_data(tmp_path))
     mean = [0.1 * seed + 0.2 * number for number in (0, 2) for seed in FIVE]
     assert [row[:3] for row in section.table[1:]] == [
         [f"target = {how}", "2", "10"] for how in ("MeanArgmax", "SampledArgmax")
@@ -35,7 +35,7 @@ def test_means_over_different_numbers_of_episodes_are_not_put_together(tmp_path)
             bindings = SEA | {"environment.DeepSea.size": size} | method
             name = f"{size}{length}{method['agent.Indexed.target'][11:]}"
             record(tmp_path / name, bindings, [[1.0] * length] * 2, entries=entries)
-    section = methods.aggregates(report_data(tmp_path))
+    section = methods.draw_aggregates(report_data(tmp_path))
     assert section.table[1][1] == "2"
     assert section.text[1] == "Left out, as seeds differ in their number of episodes: DeepSea, size = 8."
 

@@ -3,7 +3,8 @@
 import pytest
 from recording import PINS, SEA, record, record_grid, report_data
 
-from explore._analysis.report import sections, solving, style
+from explore._analysis.report import sections, style
+from explore._analysis.report.solving import _draw_share, draw_solving
 from explore._analysis.statistics import survival
 
 
@@ -21,7 +22,7 @@ def shown(grid):
 def test_the_share_of_solved_seeds_is_one_minus_kaplan_meier():
     curve = survival([10, 20], [15, 30])
     _, axes = style.new_figure()
-    solving._draw_share(axes, curve, 0, 1)
+    _draw_share(axes, curve, 0, 1)
     assert axes.lines[0].get_xdata().tolist() == [0, 10, 15, 20, 30]
     share = axes.lines[0].get_ydata()
     assert share == pytest.approx([0, 1 / 4, 1 / 4, 1 - 3 / 4 * 1 / 2, 1 - 3 / 4 * 1 / 2])
@@ -36,7 +37,7 @@ def test_sizes_are_joined_only_where_nothing_else_of_the_setting_differs(tmp_pat
             setting = {"environment.DeepSea.size": size, "environment.DeepSea.deterministic": fair}
             entries = [{"size": size, "solved_at": size if fair else 2 * size}]
             record(tmp_path / f"{size}{fair}", SEA | setting | PINS, [[1.0] * 20], entries=entries)
-    _, first, second = solving.solving(report_data(tmp_path)).pictures
+    _, first, second = draw_solving(report_data(tmp_path)).pictures
     medians = [
         [line.get_ydata().tolist() for line in one.figure.axes[0].lines if len(line.get_xdata()) == 2][-2]
         for one in (first, second)

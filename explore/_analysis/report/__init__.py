@@ -11,14 +11,14 @@ from pathlib import Path
 
 from explore._analysis.groups import finished, run_folders
 from explore._analysis.report import tables
-from explore._analysis.report.beliefs import best_episodes, maps
+from explore._analysis.report.beliefs import draw_best_episodes, draw_maps
 from explore._analysis.report.data import ReportData, gather, gather_running
 from explore._analysis.report.drawing import Section
-from explore._analysis.report.learning import learning
-from explore._analysis.report.methods import aggregates, costs
+from explore._analysis.report.learning import draw_learning
+from explore._analysis.report.methods import draw_aggregates, draw_costs
 from explore._analysis.report.page import page
 from explore._analysis.report.plugin_sections import draw_plugin_sections
-from explore._analysis.report.solving import solving
+from explore._analysis.report.solving import draw_solving
 from explore._analysis.report.style import styled
 from explore._storage import files
 from explore._storage.run_folder import Run
@@ -49,9 +49,9 @@ def report(folders: Sequence[str | Path], out: str | Path) -> Path:
 def sections(data: ReportData) -> list[Section]:
     """A report, from what was run to what was believed; sections with nothing to show are left out."""
     with styled():
-        shown = [tables.what_was_run(data), *tables.how_they_differ(data), *tables.scores(data), learning(data)]
-        shown += [*draw_plugin_sections(data), solving(data), aggregates(data), costs(data)]
-        shown += [maps(data), best_episodes(data)]
+        shown = [tables.what_was_run(data), *tables.how_they_differ(data), *tables.scores(data), draw_learning(data)]
+        shown += [*draw_plugin_sections(data), draw_solving(data), draw_aggregates(data), draw_costs(data)]
+        shown += [draw_maps(data), draw_best_episodes(data)]
     return [section for section in shown if section]
 
 
@@ -59,7 +59,7 @@ def sections_of_run(run: Run) -> list[Section]:
     """A run as it is now, over or not: how far it is, how it learns, and what it believes; raises `UserError`."""
     data = gather_running(run)
     with styled():
-        shown = [tables.progress(run, data), learning(data), maps(data), best_episodes(data)]
+        shown = [tables.progress(run, data), draw_learning(data), draw_maps(data), draw_best_episodes(data)]
     return [section for section in shown if section]
 
 

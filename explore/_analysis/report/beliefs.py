@@ -142,23 +142,23 @@ class Row:
         return ("neither", "min", "max", "both")[(low < self.ends[0]) + 2 * (high > self.ends[1])]
 
 
-def maps(data: ReportData) -> Section | None:
+def draw_maps(data: ReportData) -> Section | None:
     """Maps of the first run of each configuration that has some."""
     tasks = [result.configuration.description for result in data.results]
     markers = dict.fromkeys(marker.name for task in tasks for marker in task.markers)
     stars = [f"A star marks: {', '.join(markers)}."] if markers else []
     notes = dict.fromkeys(task.map_note for task in tasks if task.map_note)
-    return _draw_section(data, "Maps", [MAPS_TEXT, *stars, *notes], True, _draw_maps_of)
+    return _draw_section(data, "Maps", [MAPS_TEXT, *stars, *notes], True, _draw_maps_of_run)
 
 
-def _draw_maps_of(result: Result, run: Run) -> list[Picture]:
+def _draw_maps_of_run(result: Result, run: Run) -> list[Picture]:
     snapshots = read_snapshots(run, run.snapshots.episodes())
     *_, last = snapshots.values()
     for episode, snapshot in snapshots.items():
         if snapshot.keys() != last.keys() or not snapshot["visits"].size:
             raise UserError(f"{run.snapshots.folder} is damaged: the map after episode {episode} is unlike the last")
     shown = {episode: snapshots[episode] for episode in choose_moments(snapshots)}
-    return [_draw_maps(seed, shown) for seed in choose_seeds(result, run, find_median_seed(result, run))]
+    return [_draw_maps_of_seed(seed, shown) for seed in choose_seeds(result, run, find_median_seed(result, run))]
 
 
 def choose_moments(snapshots: Snapshots) -> list[int]:
@@ -205,7 +205,7 @@ def _ends(arrays: Sequence[np.ndarray], percent: float = 0) -> tuple[float, floa
     return float(low), float(high)
 
 
-def _draw_maps(seed: Seed, snapshots: Snapshots) -> Picture:
+def _draw_maps_of_seed(seed: Seed, snapshots: Snapshots) -> Picture:
     drawn = rows(snapshots, seed.lane)
     unreachable = next(iter(snapshots.values()))["visits"][seed.lane] < 0
     height, width = unreachable.shape
@@ -255,16 +255,16 @@ def _draw_row(axes: Axes, row: Row, unreachable: np.ndarray, starts: np.ndarray)
 # Best episodes
 
 
-def best_episodes(data: ReportData) -> Section | None:
+def draw_best_episodes(data: ReportData) -> Section | None:
     """Those of the first run of each configuration that has recorded some."""
-    return _draw_section(data, "Best episode", [BEST_EPISODE_TEXT], False, _draw_best_episodes_of)
+    return _draw_section(data, "Best episode", [BEST_EPISODE_TEXT], False, _draw_best_episodes_of_run)
 
 
-def _draw_best_episodes_of(result: Result, run: Run) -> list[Picture]:
+def _draw_best_episodes_of_run(result: Result, run: Run) -> list[Picture]:
     snapshots = read_snapshots(run, run.snapshots.episodes()[-MOMENTS:])
     *_, last = snapshots.values()
     seeds = choose_seeds(result, run, find_middle(last["best_return"]))
-    return [_draw_best_episode(seed, snapshots) for seed in seeds if last["lengths"][seed.lane]]
+    return [_draw_best_episode_of_seed(seed, snapshots) for seed in seeds if last["lengths"][seed.lane]]
 
 
 def of_one_episode(snapshots: Snapshots, lane: int) -> Snapshots:
@@ -292,7 +292,7 @@ def along(snapshot: Mapping[str, np.ndarray], lane: int, traces: Sequence[Trace]
     return found
 
 
-def _draw_best_episode(seed: Seed, snapshots: Snapshots) -> Picture:
+def _draw_best_episode_of_seed(seed: Seed, snapshots: Snapshots) -> Picture:
     moments, traces = of_one_episode(snapshots, seed.lane), seed.run.description.traces
     lines = {moment: along(snapshot, seed.lane, traces) for moment, snapshot in moments.items()}
     *earlier, moment = lines

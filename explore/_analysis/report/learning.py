@@ -27,7 +27,7 @@ DECADES = 2  # from this spread on an axis is logarithmic
 Curves = list[tuple[Result, Curve]]
 
 
-def learning(data: ReportData) -> Section | None:
+def draw_learning(data: ReportData) -> Section | None:
     """A picture for each setting, and on demand what the agents report."""
     kinds = (_curves, _evaluations, _reports)
     found = [draw(data, setting) for setting in data.settings for draw in kinds]
@@ -43,7 +43,7 @@ def _curves(data: ReportData, setting: str) -> Picture | None:
     smoothing = f"({shown.smoothing})" if shown.smoothing else ""
     caption = f"{setting}: {' '.join(filter(None, [shown.label, smoothing]))} against episodes, {_seeds(curves)}."
     notes = [*dict.fromkeys(note for one, _ in curves if (note := one.configuration.description.curve_note))]
-    return _draw(data, setting, curves, "\n".join(filter(None, [shown.label, smoothing])), caption, notes)
+    return _draw_lines(data, setting, curves, "\n".join(filter(None, [shown.label, smoothing])), caption, notes)
 
 
 def _evaluations(data: ReportData, setting: str) -> Picture | None:
@@ -53,10 +53,10 @@ def _evaluations(data: ReportData, setting: str) -> Picture | None:
     if not curves:
         return None
     caption = f"{setting}: returns of evaluation episodes, one at each point, {_seeds(curves)}; not smoothed."
-    return _draw(data, setting, curves, "return of an\nevaluation episode", caption, markers=POINTS)
+    return _draw_lines(data, setting, curves, "return of an\nevaluation episode", caption, markers=POINTS)
 
 
-def _draw(
+def _draw_lines(
     data: ReportData, setting: str, curves: Curves, label: str, caption: str, notes: Sequence[str] = (), **look: int
 ) -> Picture:
     figure, axes = style.new_figure()

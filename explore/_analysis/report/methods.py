@@ -21,7 +21,7 @@ Group = dict[str, list[Result]]
 """The results of each of several methods, which were run on the same settings, in the order of these."""
 
 
-def aggregates(data: ReportData) -> Section | None:
+def draw_aggregates(data: ReportData) -> Section | None:
     """For each group of at least two settings whose returns can be set against the best possible."""
     groups = _groups(data)
     if not groups:
@@ -35,7 +35,7 @@ def aggregates(data: ReportData) -> Section | None:
     )
     uneven = [setting for setting in data.settings if not _are_equally_long(data.of(setting))]
     left_out = [f"Left out, as seeds differ in their number of episodes: {'; '.join(uneven)}."] if uneven else []
-    pictures = [_draw_aggregates(data, group) for group in groups]
+    pictures = [_draw_group(data, group) for group in groups]
     return Section("Several settings", [text, *left_out], [header, *rows], pictures)
 
 
@@ -75,7 +75,7 @@ def _shown(interval: Interval) -> str:
     return f"{estimate:.3f}" + (f" ({low:.3f} to {high:.3f})" if low is not None else "")
 
 
-def _draw_aggregates(data: ReportData, group: Group) -> Picture:
+def _draw_group(data: ReportData, group: Group) -> Picture:
     figure, (left, right) = style.new_figure(1, 2, height=2.8, width_ratios=[1, 1.5])
     for row, results in enumerate(group.values()):
         number, scores = data.place(results[0]), _scores(results, NUMBER)
@@ -99,10 +99,10 @@ def _draw_aggregates(data: ReportData, group: Group) -> Picture:
     return Picture(figure, caption)
 
 
-def costs(data: ReportData) -> Section | None:
+def draw_costs(data: ReportData) -> Section | None:
     """A row of panels for each setting, where several methods can be told apart by their costs."""
     settings = [setting for setting in data.settings if len(_with_costs(data.of(setting))) > 1]
-    return Section("Cost against score", [], [], [_draw_costs(data, settings)]) if settings else None
+    return Section("Cost against score", [], [], [_draw_cost_of(data, settings)]) if settings else None
 
 
 def cost(result: Result, name: str) -> float:
@@ -121,7 +121,7 @@ def _with_costs(results: Sequence[Result]) -> list[Result]:
     return [result for result in results if result.configuration.cost.keys() >= COSTS.keys()]
 
 
-def _draw_costs(data: ReportData, settings: Sequence[str]) -> Picture:
+def _draw_cost_of(data: ReportData, settings: Sequence[str]) -> Picture:
     height = 1.7 * len(settings) + 0.7
     figure, axes = style.new_figure(len(settings), len(COSTS), height=height, squeeze=False, sharey="row", sharex="col")
     shown = [_with_costs(data.of(setting)) for setting in settings]

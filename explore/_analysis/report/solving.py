@@ -19,7 +19,7 @@ from explore.tasks import Size
 ROOM = 0.6  # of the way from one size to the next, which the methods share side by side
 
 
-def solving(data: ReportData) -> Section | None:
+def draw_solving(data: ReportData) -> Section | None:
     """Of the tasks that can be solved."""
     judged = [result for result in data.results if result.judged]
     if not judged:
