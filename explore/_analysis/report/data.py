@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -106,8 +106,11 @@ def gather(runs: Sequence[Run], left_out: Iterable[str] = ()) -> ReportData:
             left.append(str(error))
     found = configurations([run for run in runs if run.folder in read])
     parts = [split(one.bindings) for one in found]
-    settings = _setting_names([setting for setting, _ in parts], [one.task for one in found])
-    methods = [name or found[0].runs[0].info["name"] for name in _names([method for _, method in parts])]
+    tasks = [one.task for one in found]
+    names = _name_apart([setting for setting, _ in parts], tasks)
+    settings = [", ".join(filter(None, both)) for both in zip(tasks, names)]
+    names = _name_apart([method for _, method in parts], [""] * len(parts))
+    methods = [name or found[0].runs[0].info["name"] for name in names]  # one that is alone goes by its run's name
     results = []
     for one, setting, method in zip(found, settings, methods):
         each = [read[run.folder] for run in one.runs]
@@ -142,21 +145,13 @@ def split(bindings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     return setting, {name: value for name, value in bindings.items() if name not in setting}
 
 
-def _setting_names(settings: Sequence[Mapping[str, str]], tasks: Sequence[str]) -> list[str]:
-    """The task, and where there are several settings of it what differs between them."""
-    names = list(tasks)
-    for task in set(tasks):
-        own = [i for i, one in enumerate(tasks) if one == task]
-        for i, name in zip(own, _names([settings[i] for i in own])):
-            names[i] = f"{task}, {name}" if name else task
-    return names
-
-
-def _names(parts: Sequence[Mapping[str, str]]) -> list[str]:
-    """A name for each by what differs, the same for those that are equal."""
-    keys = [tuple(sorted(part.items())) for part in parts]
-    distinct = dict(zip(keys, parts))
-    names = dict(zip(distinct, names_by_difference([*distinct.values()])))
+def _name_apart(parts: Sequence[Mapping[str, str]], groups: Sequence[str]) -> list[str]:
+    """A name for each part of a configuration by what differs in its group; the same for those that are equal."""
+    keys = [(group, *sorted(part.items())) for group, part in zip(groups, parts)]
+    names: dict[Any, str] = {}
+    for group in dict.fromkeys(groups):
+        distinct = {key: part for key, part in zip(keys, parts) if key[0] == group}
+        names |= dict(zip(distinct, names_by_difference([*distinct.values()])))
     return [names[key] for key in keys]
 
 
