@@ -23,9 +23,9 @@ def what_was_run(data: ReportData) -> Section:
     """A row for each configuration."""
     header = ["setting", "method", "seeds", "episodes", "begun", "took", "versions", "folder"]
     rows = [_run_row(result) for result in data.results]
-    said = ["This is one configuration: nothing differs."] if len(rows) == 1 else []
-    said += [f"Left out: {line}." for line in data.left_out]
-    return Section("What was run", said, [header, *rows])
+    paragraphs = ["This is one configuration: nothing differs."] if len(rows) == 1 else []
+    paragraphs += [f"Left out: {line}." for line in data.left_out]
+    return Section("What was run", paragraphs, [header, *rows])
 
 
 def how_they_differ(data: ReportData) -> list[Section]:
@@ -113,8 +113,8 @@ def _scores(title: str, results: Sequence[Result], named_by: str) -> Section:
         shown = [column for column, name in enumerate(table[0]) if name not in ("better than first", "log rank p")]
         table = [[row[column] for column in shown] for row in table]
     header, *rows = table
-    said = describe_tasks("Score", results, lambda description: description.score) if "score" in header else []
-    return Section(f"Scores: {title}", [*comparison.foot()[-1:], *said], [[named_by, *header[1:]], *rows])
+    paragraphs = describe_tasks("Score", results, lambda description: description.score) if "score" in header else []
+    return Section(f"Scores: {title}", [*comparison.foot()[-1:], *paragraphs], [[named_by, *header[1:]], *rows])
 
 
 def progress(run: Run, data: ReportData) -> Section:
@@ -132,8 +132,8 @@ def progress(run: Run, data: ReportData) -> Section:
         f"{np.mean(recent):.3g} (seeds: {min(recent):.3g} to {max(recent):.3g})" if recent else "-",
         f"{max(seed.max() for seed in returns):.3g}" if returns else "-",
     ]
-    said = [] if run.info.get("reason") is None else [f"It says: {run.info['reason']}"]
-    return Section(f"{run.info['name']} on {run.task}", said, [header, row])
+    paragraphs = [] if run.info.get("reason") is None else [f"It says: {run.info['reason']}"]
+    return Section(f"{run.info['name']} on {run.task}", paragraphs, [header, row])
 
 
 def _started(run: Run) -> str:
