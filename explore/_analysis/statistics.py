@@ -82,6 +82,7 @@ def mean_band(*tasks: ArrayLike, resamples: int = RESAMPLES) -> Band:
 
     Whole curves are drawn, so a seed is the same one at all points. A pointwise band may miss the
     true curve at 5% of the points. Of several tasks it is the mean of their means, each with seeds of its own.
+    A point takes 16 kB of memory, so pass a long curve at some of its points.
     """
     curves = [_numbers(task) for task in tasks]
     if any(task.ndim != 2 for task in curves):

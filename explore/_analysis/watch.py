@@ -102,7 +102,7 @@ class Live:
         self._shown = Shown("")
 
     def now(self) -> Shown:
-        """What there is, drawn by one thread at a time."""
+        """What the page shows, drawn by one thread at a time."""
         with self._turn:
             state = _state(self.folder)
             if state != self._state and time.monotonic() >= self._rested_at:

@@ -214,11 +214,10 @@ def _write(interval: Interval) -> str:
 
 
 def _against_episodes(data: ReportData, known: Sequence[Result]) -> Picture:
-    settings = [setting for setting in data.settings if any(result.setting == setting for result in known)]
-    figure, axes = reports.panels(settings, 2.6 if len(settings) > 1 else 3.4)
+    settings = data.by_setting(known)
+    figure, axes = reports.panels([*settings], 2.6 if len(settings) > 1 else 3.4)
     bounded = False
-    for panel, setting in zip(axes, settings):
-        own = [result for result in known if result.setting == setting]
+    for panel, own in zip(axes, settings.values()):
         for result in own:
             curves = cumulative(result)
             at = _spaced(1, curves.shape[1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recording import PINS, SEA, pictures, record, record_grid, report_data
 
-from explore._analysis.report import drawing, sections
+from explore._analysis.report import drawing, sections, style
 from explore._analysis.report.tables import shown_seeds
 
 
@@ -83,3 +83,13 @@ def test_seeds_are_named_in_few_words(grid):
     said = drawing.describe_seeds(found.results)
     assert said == f"5 seeds each, but 2 seeds of {swing[0].configuration.name}"
     assert drawing.describe_seeds([*found.results, *swing * 3]) == "2 to 5 seeds each (see what was run)"
+
+
+def test_only_outer_panels_are_labelled():
+    with style.styled():
+        _, axes = drawing.panels([f"size = {size}" for size in range(5)], 2.0)
+        drawing.label_outer(axes, "episode", "return")
+    assert [panel.get_xlabel() for panel in axes] == ["", "", "episode", "episode", "episode"]
+    assert [panel.get_ylabel() for panel in axes] == ["return", "", "", "return", ""]
+    titles = [panel.get_title("left").replace("\N{NO-BREAK SPACE}", " ") for panel in axes]
+    assert titles == [f"size = {size}" for size in range(5)]

@@ -83,6 +83,11 @@ class ReportData:
         """The results of a setting."""
         return [result for result in self.results if result.setting == setting]
 
+    def by_setting(self, results: Sequence[Result]) -> dict[str, list[Result]]:
+        """Some of the results, by their settings, which are in the order of the page."""
+        found = {setting: [result for result in results if result.setting == setting] for setting in self.settings}
+        return {setting: own for setting, own in found.items() if own}
+
     def curves(self, setting: str) -> list[tuple[Result, Curve]]:
         """How learning is shown, for all runs of a setting alike."""
         results = self.of(setting)

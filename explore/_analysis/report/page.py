@@ -1,7 +1,7 @@
 """Sections as one HTML file that needs nothing else: no network, no script, the same bytes each time.
 
 It follows the reader's light or dark colours. Printed it is black on white; a folded picture stays
-folded, and says so, since there may be dozens: whoever wants it on paper opens it first.
+folded, and says so, since there may be dozens.
 """
 
 from __future__ import annotations

@@ -48,10 +48,9 @@ def _sets(binding: str, size: Size) -> bool:
 
 
 def _shares(data: ReportData, judged: Sequence[Result]) -> Picture:
-    settings = [setting for setting in data.settings if any(result.setting == setting for result in judged)]
-    figure, axes = panels(settings, 2.2 if len(settings) > 1 else 2.8, sharey=True)
-    for panel, setting in zip(axes, settings):
-        own = [result for result in judged if result.setting == setting]
+    settings = data.by_setting(judged)
+    figure, axes = panels([*settings], 2.2 if len(settings) > 1 else 2.8, sharey=True)
+    for panel, own in zip(axes, settings.values()):
         for result in own:
             _draw_share(panel, result.configuration.survival(), data.place(result), len(own))
         panel.set(ylim=(-0.03, 1.03), xlim=(0, None))
