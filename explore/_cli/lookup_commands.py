@@ -36,8 +36,9 @@ class Plugins(Command):
         add_plugins(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
+        from explore._analysis.report.plugin_sections import PLUGIN_SECTIONS
         from explore._cli.parser import COMMANDS
-        from explore._cli.plugin_commands import load_commands
+        from explore._cli.plugin_commands import PLUGIN_COMMANDS
         from explore._cli.tables import print_rows
         from explore._config.discovery import discover
 
@@ -50,8 +51,11 @@ class Plugins(Command):
         if registry.failed:
             print()
             print_rows([("failed", "source", "reason"), *registry.failed])
-        commands, failures = load_commands(COMMANDS)
-        print(f"\ncommands of plugins: {', '.join(commands) or 'none'}", *failures, sep="\n")
+        for what, (found, failures) in {
+            "commands of plugins": PLUGIN_COMMANDS.load_all(COMMANDS),
+            "sections of reports by plugins": PLUGIN_SECTIONS.load_all(),
+        }.items():
+            print(f"\n{what}: {', '.join(found) or 'none'}", *failures, sep="\n")
 
 
 class Components(Command):

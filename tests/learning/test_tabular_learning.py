@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from explore_plugins.regret_section import bound
 from tabular import THREE_STATES
 
-from explore._analysis.report.regret import bound
 from explore._config.discovery import discover
 from explore._running.experiment import load
 
