@@ -61,10 +61,18 @@ def fingerprint(module: Any) -> str | None:
     package = sys.modules.get((module.__package__ or "").partition(".")[0])
     if init := getattr(package, "__file__", None):
         return _digest(Path(init).resolve().parent.rglob("*.py"))
-    finder = ModuleFinder([] if file.parent.name in INSTALLED else [str(file.parent)])
+    finder = _Finder([] if file.parent.name in INSTALLED else [str(file.parent)])
     finder.run_script(str(file))
     files = [getattr(found, "__file__", None) for found in finder.modules.values()]
     return _digest(Path(name) for name in files if name)
+
+
+class _Finder(ModuleFinder):
+    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:
+        try:
+            return super().find_module(name, path, parent)
+        except AttributeError as error:  # a folder without __init__.py, such as one of recipes, has no code
+            raise ImportError(name) from error
 
 
 def _digest(files: Iterable[Path]) -> str:

@@ -1,10 +1,17 @@
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from explore._config.discovery import discover
-from explore._running.provenance import describe_changed_bindings, describe_changes, list_user_plugins, provenance
+from explore._running.provenance import (
+    describe_changed_bindings,
+    describe_changes,
+    fingerprint,
+    list_user_plugins,
+    provenance,
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +85,15 @@ def test_parameters_that_differ_are_named_with_both_values():
         "prior.Additive.scale = 2.0 (now (not set))",
         "uncertainty.Ensemble.size = (not set) (now 2)",
     ]
+
+
+def test_a_folder_without_code_beside_a_plugin_is_no_part_of_it(tmp_path, monkeypatch):
+    (tmp_path / "gin").mkdir()
+    (tmp_path / "beside.py").write_text("NUMBER = 1\n")
+    (tmp_path / "plugin.py").write_text("import gin\nimport beside\n")
+    plugin = SimpleNamespace(__file__=str(tmp_path / "plugin.py"), __package__="")
+    before = fingerprint(plugin)
+    (tmp_path / "gin" / "recipe.gin").write_text("")
+    assert fingerprint(plugin) == before
+    (tmp_path / "beside.py").write_text("NUMBER = 2\n")
+    assert fingerprint(plugin) != before
