@@ -11,11 +11,11 @@ said by the `lanes` context the core builds networks in, so a component never me
 
 from explore.nn.context import lanes
 from explore.nn.initialisers import INITIALISERS, check_init
-from explore.nn.layers import MLP, LaneLayer, Linear, apply_hidden, count_parameters, num_features
+from explore.nn.layers import MLP, LaneLayer, Linear, apply_hidden, count_parameters, num_features, zeros
 from explore.nn.lifting import per_lane
-from explore.nn.rounding import find_safe_rows, softplus
+from explore.nn.rounding import exact, find_safe_rows, softplus
 
 __all__ = [
-    "INITIALISERS", "MLP", "LaneLayer", "Linear", "apply_hidden", "check_init", "count_parameters", "find_safe_rows",
-    "lanes", "num_features", "per_lane", "softplus",
+    "INITIALISERS", "MLP", "LaneLayer", "Linear", "apply_hidden", "check_init", "count_parameters", "exact",
+    "find_safe_rows", "lanes", "num_features", "per_lane", "softplus", "zeros",
 ]  # fmt: skip

@@ -44,6 +44,8 @@ class Linear(LaneLayer):
     a lane the same bits wherever it lies in memory.
     """
 
+    exact = True  # see `explore.nn.exact`
+
     def __init__(self, inputs: dm_env.specs.Array | int, outputs: int, init: str = "torch"):
         super().__init__()
         generators, override = current_lanes()
@@ -99,6 +101,8 @@ class Linear(LaneLayer):
 class MLP(nn.Module):
     """Linear layers with ReLU between them."""
 
+    exact = True
+
     def __init__(self, inputs: dm_env.specs.Array | int, hidden: Sequence[int], outputs: int, init: str = "torch"):
         super().__init__()
         if any(width < 1 for width in hidden):
@@ -119,6 +123,11 @@ def apply_hidden(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
     for layer in layers:
         x = layer.forward_relu(x) if isinstance(layer, LaneLayer) else torch.relu(layer(x))
     return x
+
+
+def zeros(*shape: int) -> Tensor:
+    """Zeros `[lanes, *shape]`, for a buffer of a `Memory`."""
+    return torch.zeros(len(current_lanes()[0]), *shape)
 
 
 def num_features(inputs: dm_env.specs.Array | int) -> int:
