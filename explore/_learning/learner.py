@@ -28,6 +28,7 @@ from explore.interfaces import (
     Stored,
     Transitions,
 )
+from explore.interfaces.memory import ROWS
 from explore.streams import Generators
 
 # Observations, actions, priors there, prepared, and what networks with a loss of their own see.
@@ -81,11 +82,12 @@ class Learner:
         prior = self._evaluate_prior if self.function.prior_parts else None
         new = replay.complete(lanes, generators, prior)
         if self._observers and any(map(len, new.values())):
-            batch, there = replay.read(new)
+            batch, there = replay.read(new, ROWS)
             batch = batch.to(self.function.device)
             for network, transitions in zip(self._observers, self.show(batch, self._observers)):
                 transitions.there = there.to(self.function.device)
-                network.observe(transitions)
+                for start in range(0, there.shape[1], ROWS):
+                    network.observe(transitions.slice(slice(start, start + ROWS)))
 
     def learn(
         self, batch: Batch, batch_size: int, lanes: Sequence[int], progress: float,

@@ -130,9 +130,10 @@ class Replay:
                 self.prior[lane, slots] = outputs[lane, : len(slots)]
         return {lane: slots[:-1][~self.final[lane, slots[:-1]]] for lane, slots in new.items()}
 
-    def read(self, slots: Mapping[int, np.ndarray]) -> tuple[Batch, Tensor]:
-        """The transitions in these slots of each lane, and which of them are there: other lanes may have more."""
-        everywhere = np.zeros((len(self.cursor), max(map(len, slots.values()))), np.int64)
+    def read(self, slots: Mapping[int, np.ndarray], multiple: int) -> tuple[Batch, Tensor]:
+        """The transitions in these slots of each lane, padded to a multiple, and which of them are there."""
+        most = max(map(len, slots.values()))
+        everywhere = np.zeros((len(self.cursor), most + -most % multiple), np.int64)
         there = np.zeros(everywhere.shape, np.float32)
         for lane, own in slots.items():
             everywhere[lane, : len(own)], there[lane, : len(own)] = own, 1

@@ -14,9 +14,9 @@ from explore._values.indexer import Indexer
 from explore._values.parts import build_bonus, build_parts
 from explore._values.stack import Stack, list_memories, list_networks
 from explore._values.target_table import TargetTable
-from explore._values.term import Network, build_term, evaluate_in_chunks, pad_rows
+from explore._values.term import Network, build_term
 from explore.interfaces import Bonus, Features, Index, Prior, Spec, UncertaintyModule, ValueNetwork
-from explore.nn import count_parameters, find_safe_rows
+from explore.nn import count_parameters, evaluate_in_chunks, find_safe_rows, pad_rows
 
 TARGET_ROWS = 256  # evaluated at a time, so that activations stay in the cache
 PRIOR_ROWS = 64

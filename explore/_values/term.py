@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from explore._values.stack import Stack, list_memories
 from explore.errors import RunFailed
 from explore.interfaces import Conditional, Prior, ScaleModule, UncertaintyModule
+from explore.nn import pad_rows
 from explore.streams import stream
 
 SPREAD = 16  # indices at which a variance is estimated that is not known in closed form
@@ -151,17 +152,6 @@ def build_term(part: UncertaintyModule, *arguments: object) -> Term:
 
 def has_own_values(part: UncertaintyModule) -> bool:
     return hasattr(part, "values")
-
-
-def pad_rows(tensor: Tensor, multiple: int) -> Tensor:
-    """A tensor `[lanes, batch, ...]` with rows added to make their number a multiple."""
-    short = -tensor.shape[1] % multiple
-    return torch.cat([tensor, tensor[:, :1].expand(-1, short, *tensor.shape[2:])], 1) if short else tensor
-
-
-def evaluate_in_chunks(evaluate: Callable[[Tensor], Tensor], obs: Tensor, rows: int) -> Tensor:
-    """What a function gives for observations `[lanes, batch, ...]`, so many of them at a time."""
-    return torch.cat([evaluate(chunk) for chunk in obs.split(rows, 1)], 1)
 
 
 def _have_same_parameters(part: nn.Module, twin: nn.Module) -> bool:

@@ -12,6 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from explore.nn import evaluate_in_chunks, pad_rows
+
+ROWS = 64  # transitions of a lane that are observed, or whose 1/n̂ is evaluated, at a time
+
 
 @dataclass
 class Transitions:
@@ -100,7 +104,10 @@ class Network(nn.Module):
     losses: ClassVar[tuple[str, ...]] = ()  # what `loss` returns, columns of `episodes.csv`
 
     def observe(self, transitions: Transitions) -> None:
-        """Sees each transition once, after it was stored and before the next minibatch is learned from."""
+        """Sees each transition once, after it was stored and before the next minibatch is learned from.
+
+        They come `ROWS` at a time, padded: `transitions.there` tells which are there.
+        """
 
     def loss(self, transitions: Transitions) -> dict[str, Tensor]:
         """Losses of its own on a minibatch, each `[lanes]`, added to those of the objective."""
@@ -158,8 +165,9 @@ class Bonus(Memory):
 
     @torch.no_grad()
     def at(self, obs: Tensor, action: Tensor) -> Tensor:
-        """1/n̂ of actions `[lanes, batch]` at observations."""
-        return self(obs).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+        """1/n̂ of actions `[lanes, batch]` at observations, whose number may depend on other lanes."""
+        new = evaluate_in_chunks(self, pad_rows(obs, ROWS), ROWS)[:, : obs.shape[1]]
+        return new.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
 
 def check_scale(name: str, value: float) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from explore.nn.layers import LaneLayer
@@ -14,12 +16,31 @@ CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential, nn.ParameterList)
 VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest may be rounded differently
 
 
-def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), with bits that do not depend on where in the tensor a number stands."""
+def apply_elementwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """An element-wise function such as `torch.cos`, with bits that do not depend on where a number stands."""
     short = -x.numel() % VECTOR
     if not short:
-        return nn.functional.softplus(x.contiguous())
-    return nn.functional.softplus(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
+        return function(x.contiguous())
+    return function(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), with bits that do not depend on where in the tensor a number stands."""
+    return apply_elementwise(nn.functional.softplus, x)
+
+
+def pad_rows(tensor: Tensor, multiple: int) -> Tensor:
+    """A tensor `[lanes, batch, ...]` with rows added to make their number a multiple."""
+    short = -tensor.shape[1] % multiple
+    return torch.cat([tensor, tensor[:, :1].expand(-1, short, *tensor.shape[2:])], 1) if short else tensor
+
+
+def evaluate_in_chunks(evaluate: Callable[[Tensor], Tensor], obs: Tensor, rows: int) -> Tensor:
+    """What a function gives for observations `[lanes, batch, ...]`, so many of them at a time.
+
+    The last bits of a row may depend on how many there are: pad them first if their number depends on other lanes.
+    """
+    return torch.cat([evaluate(chunk) for chunk in obs.split(rows, 1)], 1)
 
 
 def exact(network: Class) -> Class:
