@@ -94,6 +94,7 @@ class NoIndex(IndexDistribution):
         return features.movedim(-1, 2)
 
     def variance(self, features: Tensor) -> Tensor:
+        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
         return torch.zeros_like(features[..., 0])
 
     def describe(self, index: np.ndarray) -> str:
@@ -121,6 +122,7 @@ class Member(IndexDistribution):
         return features.movedim(-1, 2) if index is self.every else super().combine(features, index)
 
     def variance(self, features: Tensor) -> Tensor:
+        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
         return (features - features.mean(-1, keepdim=True)).square().mean(-1)
 
     def describe(self, index: np.ndarray) -> str:
@@ -146,6 +148,7 @@ class Gaussian(IndexDistribution):
         return normal(generators, *shape, self.size)
 
     def variance(self, features: Tensor) -> Tensor:
+        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
         return features.square().sum(-1)
 
 
@@ -170,6 +173,7 @@ class GaussianAtHead(IndexDistribution):
         return z.unsqueeze(-1) * one_hot(head, self.size)
 
     def variance(self, features: Tensor) -> Tensor:
+        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
         return features.square().mean(-1)
 
     def describe(self, index: np.ndarray) -> str:
@@ -201,6 +205,7 @@ class Sphere(IndexDistribution):
         return _normalise(normal(generators, *shape, self.size))
 
     def variance(self, features: Tensor) -> Tensor:
+        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
         return features.square().sum(-1) / self.size
 
     def perturb(self, noise: Tensor, index: Tensor) -> Tensor:
@@ -222,6 +227,7 @@ class WithMean(IndexDistribution):
         return _append_one(self.varying.mean())
 
     def variance(self, features: Tensor) -> Tensor:
+        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
         return self.varying.variance(features[..., :-1])  # type: ignore[attr-defined]
 
     def describe(self, index: np.ndarray) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -145,7 +144,7 @@ class Bonus(Memory):
 
     Example:
 
-        class VisitCounts(Bonus):
+        class Counts(Bonus):
             def __init__(self, spec):
                 super().__init__()
                 self.shape = (spec.observation.num_values, spec.num_actions)
@@ -168,9 +167,3 @@ class Bonus(Memory):
         """1/n̂ of actions `[lanes, batch]` at observations, whose number may depend on other lanes."""
         new = evaluate_in_chunks(self, pad_rows(obs, ROWS), ROWS)[:, : obs.shape[1]]
         return new.gather(-1, action.unsqueeze(-1)).squeeze(-1)
-
-
-def check_scale(name: str, value: float) -> None:
-    """Raises `ValueError` unless a parameter is at least 0 and finite."""
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")

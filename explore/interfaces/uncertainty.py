@@ -78,6 +78,7 @@ class ScaleModule(UncertaintyModule):
         raise NotImplementedError
 
     def scales(self, features: Tensor) -> Tensor:
+        """A column for each head."""
         return features
 
 
@@ -87,9 +88,12 @@ class ValueWrapper(UncertaintyModule):
     Example:
 
         class Tilted(ValueWrapper):
+            def __init__(self, spec):
+                super().__init__()
+                self.index = WithMean(Gaussian(1))  # (z, 1)
+
             def attach(self, build_network, spec):
                 super().attach(build_network, spec)
-                self.index = WithMean(Gaussian(1))  # (z, 1)
                 self.tilt = explore.nn.Linear(spec.observation, spec.num_actions)
 
             def forward(self, obs):
@@ -108,6 +112,7 @@ class ValueWrapper(UncertaintyModule):
     # For modules that look inside the value network.
 
     def layers(self) -> list[nn.Module]:
+        """Those that the value network shows; raises `ValueError` if it shows none."""
         layers = self.network.as_layers()
         if not layers:
             raise ValueError(
@@ -165,4 +170,5 @@ class Members(ValueWrapper):
         return values.unflatten(0, (-1, self.count)).movedim(1, -1)
 
     def means(self, features: Tensor) -> Tensor:
+        """A column for each member."""
         return features

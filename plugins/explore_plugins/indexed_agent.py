@@ -161,7 +161,7 @@ class Indexed(Agent):
             _check(bonus is not None or not getattr(self, name), name, wanted, getattr(self, name))
         return bonus
 
-    def begin_episode(self, observations: np.ndarray, progress: float) -> None:
+    def begin_episode(self, observations: np.ndarray, progress: float = 0.0) -> None:
         self.episode += 1
         self.progress = progress
         self.index, self.index_is_new = self.function.indexer.draw(self.streams["index"], 1, 1), True
@@ -354,7 +354,7 @@ class Indexed(Agent):
         return select_actions(selection, beliefs, 1).flatten().tolist()
 
     def _beliefs(self, observations: np.ndarray) -> Beliefs:
-        obs = self._tensor(np.asarray(observations))
+        obs = self._tensor(observations)
         everywhere = obs.expand(len(self.steps), *obs.shape)
         generators = self.streams["questions"]
         index = self.function.indexer.draw(generators, 1, 1)
@@ -363,7 +363,7 @@ class Indexed(Agent):
     def _tensor(self, observations: np.ndarray) -> Tensor:
         one_hot = isinstance(self.function.spec.observation, dm_env.specs.DiscreteArray)
         kind = np.int64 if one_hot else np.float32
-        return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
+        return torch.from_numpy(np.asarray(observations, kind)).to(self.function.device)
 
 
 def _only_active(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:

@@ -259,12 +259,12 @@ def test_parameters_out_of_range_are_refused(parts, message):
     "parts, unused",
     [
         (PINS, {}),
-        (BSP, {"indices": "no index is continuous"}),
+        (BSP, {"indices": "learning goes through all indices"}),
         (PINS | {"learn_every": 2}, {"batches_per_episode": "learn_every is set"}),
         (
             BSP | {"uncertainty": Deterministic},
             {
-                "indices": "no index is continuous",
+                "indices": "learning goes through all indices",
                 "mask_probability": "no uncertainty module has bootstrap masks",
                 "redraw_probability": "values have no index",
             },

@@ -94,7 +94,7 @@ def test_the_prior_alone_is_the_belief_of_networks_that_give_nothing():
     heads = np.float32(np.log(2))
     now = agent.beliefs(observations)
     np.testing.assert_allclose(now["mean"], prior["prior_mean"], rtol=1e-5)
-    m = agent.function.prior_alone(agent._tensor(observations))[1].numpy()
+    m = agent.function.prior_only_features(agent._tensor(observations))[1].numpy()
     np.testing.assert_allclose(now["uncertainty"], np.sqrt(((m + heads) ** 2).mean(-1)), rtol=1e-5)
     np.testing.assert_allclose(prior["prior_uncertainty"], np.sqrt((m**2).mean(-1)), rtol=1e-5)
 
