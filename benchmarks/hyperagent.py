@@ -3,7 +3,8 @@
     python benchmarks/hyperagent.py [--size 50] [--seeds 5] [--episodes 20]
 
 A step is acting, environment, storing and one update of batch 128, for every seed. Contenders take
-turns episode by episode, so that a noisy machine disturbs both alike, and figures are medians.
+turns episode by episode, so that a noisy machine disturbs both alike, and figures are medians. Plain
+PyTorch is `examples/hyperagent.py`, on its own Deep-sea.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
-from bsuite.environments.deep_sea import DeepSea
-from reference_hyperagent import HyperAgent
 
+from examples.hyperagent import DeepSea, HyperAgent, live
 from explore._config.configuration import load
 from explore._config.discovery import discover
 
@@ -30,9 +30,9 @@ def main() -> None:
     torch.set_num_threads(1)
     bindings = [f"environment.DeepSea.size = {arguments.size}", f"experiment.seeds = {arguments.seeds}"]
     experiment = load("hyperagent_deep_sea", bindings, discover()).build()
-    plain = HyperAgent(DeepSea(arguments.size, mapping_seed=42))
+    agent, sea = HyperAgent(arguments.size**2, actions=2), DeepSea(arguments.size)
     rows = experiment.train()
-    contenders: dict[str, Callable[[], object]] = {"explore": lambda: next(rows), "plain": plain.episode}
+    contenders: dict[str, Callable[[], object]] = {"explore": lambda: next(rows), "plain": lambda: live(agent, sea, 1)}
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     warm_up = 256 // arguments.size + 1
     for episode in range(warm_up + arguments.episodes):

@@ -4,7 +4,7 @@
 
 An episode is a learning phase (sampling, targets, optimiser) and then its steps (acting, environment,
 storing), which are timed apart. Contenders take turns episode by episode, so that a noisy machine
-disturbs all of them alike, and figures are medians.
+disturbs all of them alike, and figures are medians. Plain PyTorch is `examples/pins.py`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from bsuite.environments.deep_sea import DeepSea
 from bsuite.experiments.cartpole_swingup.cartpole_swingup import CartpoleSwingup
-from reference_pins import PINs
 from rich.console import Console
 from rich.table import Table
 
+from examples import pins
 from explore._config.configuration import load
 from explore._config.discovery import Registry, discover
 from explore._config.gin_files import format_binding
@@ -67,7 +67,7 @@ CARTPOLE = Task(
     updates=100,
     warm_up=5,
     environment=lambda: CartpoleSwingup(height_threshold=0.95, move_cost=0.05, x_threshold=FAR),
-    networks={"mean_hidden": (50, 50, 50), "scale_hidden": (50, 50, 50), "heads": 2},
+    networks={"mean_hidden": (50, 50, 50), "uncertainty_hidden": (50, 50, 50), "heads": 2},
     goals={"5 seeds": Cost(0.25e-3, 45e-6), "5 seeds, compiled": Cost(0.16e-3, 45e-6)},
 )
 DEEP_SEA = Task(
@@ -77,7 +77,7 @@ DEEP_SEA = Task(
     updates=10,
     warm_up=50,
     environment=lambda: DeepSea(30, mapping_seed=0),
-    networks={"mean_hidden": (300,), "scale_hidden": (512,), "heads": 10},
+    networks={"mean_hidden": (300,), "uncertainty_hidden": (512,), "heads": 10},
     goals={"5 seeds": Cost(1e-3, math.inf)},
 )
 
@@ -113,21 +113,30 @@ def ours(task: Task, seeds: int, compiled: bool, registry: Registry) -> Episode:
 def plain(task: Task) -> Episode:
     environment = task.environment()
     inputs = int(np.prod(environment.observation_spec().shape))
-    agent = PINs(inputs, environment.action_spec().num_values, updates=task.updates, **task.networks)
+    agent = pins.PINs(inputs, environment.action_spec().num_values, **task.networks)
 
     def episode() -> Cost:
         timestep, steps = environment.reset(), 0
+        s = as_tensor(timestep)
         began = time.perf_counter()
-        agent.begin_episode()
+        agent.sample_index()
+        if agent.buffer.steps:
+            agent.learn_from_buffer(task.updates)
         learned = time.perf_counter()
         while not timestep.last():
-            obs, action = timestep.observation, agent.act(timestep.observation)
-            timestep = environment.step(action)
-            agent.replay.add(obs, action, timestep.reward, timestep.discount, timestep.observation)
-            steps += 1
+            a = agent.act(s)
+            timestep = environment.step(a)
+            s_next = as_tensor(timestep)
+            agent.buffer.add(s, a, timestep.reward, timestep.discount, s_next)
+            s, steps = s_next, steps + 1
         return Cost((learned - began) / task.updates, (time.perf_counter() - learned) / steps)
 
     return episode
+
+
+def as_tensor(timestep: dm_env.TimeStep) -> torch.Tensor:
+    """The observation as an example takes it."""
+    return torch.from_numpy(timestep.observation.ravel().astype(np.float32))
 
 
 def measure(contenders: dict[str, Episode], warm_up: int, repeats: int) -> dict[str, Cost]:

@@ -3,9 +3,8 @@
     python benchmarks/tabular.py [--mdps 200] [--episodes 2000] [--plain-mdps 2] [--plain-episodes 100]
 
 Both play the MDPs of `gin/wtd_random_mdp.gin` and compute the exact regret of every episode. The plain
-program is as one would write it from the paper, a loop over (h, x, a) with numpy's means; it plays
-fewer MDPs and episodes, and its time is projected from these; that flatters it, for the more it has seen
-the longer its sums are.
+program is `examples/wtd.py`, a loop over (h, x, a); it plays fewer MDPs and episodes, and its time is
+projected from these; that flatters it, for the more it has seen the longer its sums are.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from explore_plugins.random_mdp import RandomMDP
 
+from examples.wtd import WTD
 from explore._config.configuration import load
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding
@@ -37,55 +37,40 @@ def ours(mdps: int, episodes: int) -> float:
 
 
 class Plain:
-    """Algorithm 1 on one MDP."""
+    """`examples/wtd.py` on one MDP, with exact regret."""
 
     def __init__(self, mdp: RandomMDP, rng: np.random.Generator):
         self.mdp, self.rng = mdp, rng
-        self.horizon, self.states, self.actions, _ = mdp.outcomes.shape
-        self.sigma, self.prior_mean, self.beta = np.sqrt(3) * self.horizon, self.horizon, 3.0
-        self.prior_sigma = self.sigma / np.sqrt(self.beta)
-        places = np.ndindex(self.horizon, self.states, self.actions)
-        self.seen: dict[tuple[int, ...], list[tuple[float, int]]] = {place: [] for place in places}
+        horizon, states, actions, _ = mdp.outcomes.shape
+        self.agent = WTD(horizon, states, actions, sigma=np.sqrt(3) * horizon, prior_mean=horizon, beta=3.0)
         model = mdp.true_model()
         self.transitions, self.rewards = model.transitions, model.rewards
         self.best = self.value(None)
 
     def value(self, values: np.ndarray | None) -> float:
         """What the greedy policy is worth in state 0; without values, the best policy."""
-        later = np.zeros(self.states)
-        for h in reversed(range(self.horizon)):
-            now = np.zeros(self.states)
-            for x in range(self.states):
-                worth = [self.rewards[h, x, a] + self.transitions[h, x, a] @ later for a in range(self.actions)]
+        horizon, states, actions = self.agent.shape
+        later = np.zeros(states)
+        for h in reversed(range(horizon)):
+            now = np.zeros(states)
+            for x in range(states):
+                worth = [self.rewards[h, x, a] + self.transitions[h, x, a] @ later for a in range(actions)]
                 now[x] = max(worth) if values is None else worth[values[h, x].argmax()]
             later = now
         return later[0]
 
-    def plan(self) -> np.ndarray:
-        z = self.rng.standard_normal((self.horizon, self.states, self.actions))
-        values = np.zeros((self.horizon + 1, self.states, self.actions))
-        for h in reversed(range(self.horizon)):
-            later = values[h + 1].max(-1)
-            for x in range(self.states):
-                for a in range(self.actions):
-                    outcomes = self.seen[h, x, a]
-                    n = len(outcomes)
-                    targets = sum(reward + later[following] for reward, following in outcomes)
-                    nu = (targets + self.beta * self.prior_mean) / (n + self.beta)
-                    m = (np.sqrt(n) * self.sigma + self.beta * self.prior_sigma) / (n + self.beta)
-                    values[h, x, a] = nu + m * z[h, x, a]
-        return values
-
     def episode(self) -> float:
         """Its regret."""
-        values = self.plan()
-        timestep = self.mdp.reset()
-        for h in range(self.horizon):
-            x = timestep.observation % self.states
-            a = int(values[h, x].argmax())
+        horizon, states, _ = self.agent.shape
+        self.agent.plan(self.rng.standard_normal(self.agent.shape))
+        x = self.mdp.reset().observation % states
+        for h in range(horizon):
+            a = int(self.agent.act(h, x))
             timestep = self.mdp.step(a)
-            self.seen[h, x, a].append((timestep.reward, timestep.observation % self.states))
-        return self.best - self.value(values)
+            x_next = timestep.observation % states
+            self.agent.observe(h, x, a, timestep.reward, x_next)
+            x = x_next
+        return self.best - self.value(self.agent.q)
 
 
 def plain(mdps: int, episodes: int) -> float:

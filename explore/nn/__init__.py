@@ -10,13 +10,13 @@ said by the `lanes` context the core builds networks in, so a component never me
 """
 
 from explore.nn.context import generators, lanes
-from explore.nn.initialisers import INITIALISERS, check_init
+from explore.nn.initialisers import check_init
 from explore.nn.layers import MLP, LaneLayer, Linear, apply_hidden, count_parameters, num_features, zeros
 from explore.nn.lifting import per_lane
 from explore.nn.rounding import apply_elementwise, evaluate_in_chunks, exact, find_safe_rows, pad_rows, softplus
 
 __all__ = [
-    "INITIALISERS", "MLP", "LaneLayer", "Linear", "apply_elementwise", "apply_hidden", "check_init",
+    "MLP", "LaneLayer", "Linear", "apply_elementwise", "apply_hidden", "check_init",
     "count_parameters", "evaluate_in_chunks", "exact", "find_safe_rows", "generators", "lanes", "num_features",
     "pad_rows", "per_lane", "softplus", "zeros",
 ]  # fmt: skip

@@ -70,10 +70,13 @@ class Ray(Launcher):
         begun: set[str] = set()
         stopping = False
         while left:
-            if asked_to_stop() and not stopping:
+            if asked_to_stop():
+                # A worker that is still importing does not notice, and Ray itself asks it again only
+                # after seconds: a run is asked once, what has not begun until it ends.
+                asking = [one for one, task in left.items() if not stopping or task.name not in begun]
+                self._cancel(asking, force=False)
                 stopping = True
-                self._cancel(left, force=False)
-            ended, _ = self.ray.wait(list(left), timeout=0.5)
+            ended, _ = self.ray.wait(list(left), num_returns=len(left), timeout=0.5)
             for task in left.values():
                 if task.name not in begun and _is_running(task.folder):
                     begun.add(task.name)

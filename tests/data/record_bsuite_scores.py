@@ -1,4 +1,4 @@
-"""Records what bsuite's own analysis says of made-up logs, for `tests/test_scores.py`.
+"""Records what bsuite's own analysis says of made-up logs, for `tests/unit/test_scores.py`.
 
 bsuite's analysis does not work with today's pandas and plotnine. This was run with Python 3.11 in an
 environment of its own, from the root of the repository:

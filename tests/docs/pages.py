@@ -56,3 +56,8 @@ def write_files(pages, folder):
     for name, text in texts.items():
         (folder / name).write_text(text)
     return list(texts)
+
+
+def write_plugins(pages, folder):
+    """Writes the files of some pages, and returns the names of the plugins among them."""
+    return [name for name in write_files(pages, folder) if "@hookimpl" in (folder / name).read_text()]

@@ -10,7 +10,20 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pages import DOCS, MESSAGES, PAGES, REFERENCE, STORIES, TINY, blocks, commands, files, title, write_files
+from pages import (
+    DOCS,
+    MESSAGES,
+    PAGES,
+    REFERENCE,
+    STORIES,
+    TINY,
+    blocks,
+    commands,
+    files,
+    title,
+    write_files,
+    write_plugins,
+)
 
 from explore._cli.main import main
 from explore._config.configuration import load
@@ -95,7 +108,7 @@ def test_every_file_of_a_page_is_used_by_one_of_its_commands(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
 def test_every_binding_in_the_text_is_one(folder, page):
-    registry = discover([name for name in write_files([page], folder) if "@hookimpl" in files(page)[name]])
+    registry = discover(write_plugins([page], folder))
     for binding in BINDING.findall(page.read_text()):
         load("pins_deep_sea", [binding], registry)
 

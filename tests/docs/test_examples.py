@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from dm_env import specs
-from pages import DOCS, REFERENCE, TINY, blocks, write_files
+from pages import DOCS, REFERENCE, TINY, blocks, write_files, write_plugins
 
 import explore
 from explore import interfaces, testing
@@ -26,8 +26,7 @@ def test_the_example_of_a_logger_writes_its_file(folder):
 
 
 def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder):
-    names = write_files(REFERENCE, folder)
-    registry = discover([name for name in names if name.endswith(".py") and not name.startswith("test_")])
+    registry = discover(write_plugins(REFERENCE, folder))
     takes = {"TanhNet": ["floats"], "ConvNet": [IMAGE], "FirstVisits": ["integers"]}
     beside = {"TwoActionsTD": {"uncertainty": registry.components["uncertainty.CountedNoise"].cls}}
     for component in registry.components.values():
@@ -100,7 +99,7 @@ class {name}Heads(UncertaintyModule):
     [
         pytest.param(*both, id=both[0].__name__)
         for both in examples()
-        if both[0] is not interfaces.Launcher  # tests/test_launchers.py runs that one
+        if both[0] is not interfaces.Launcher  # tests/process/test_launchers.py runs that one
     ],
 )
 def test_the_example_in_a_docstring_is_a_plugin(folder, base, example):

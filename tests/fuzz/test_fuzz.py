@@ -21,7 +21,7 @@ import pytest
 import explore
 from explore._cli.main import main
 from explore._config.gin_files import list_recipes
-from explore._running import run_writer as recorder
+from explore._running import trainer
 from explore._storage import checkpoints as checkpoint
 from explore._storage.run_folder import Run
 from explore.errors import UserError
@@ -64,7 +64,7 @@ def steady():
     """What is mangled has the same length every time: no time passes. And small runs have chunks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "CHUNK", CHUNK)
-        patch.setattr(recorder, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+        patch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: 0.0))
         patch.setattr(sys, "argv", ["explore"])
         yield
 

@@ -197,6 +197,29 @@ def test_ray_keeps_every_promise_of_a_launcher(ray_folder):
     check_launcher(Ray, jobs=2)
 
 
+class RayThatMissesCancels:
+    """Cancels a task when it is asked the third time."""
+
+    asked = 0
+    exceptions = None
+
+    def cancel(self, reference, **_):
+        self.asked += 1
+
+    def wait(self, references, **_):
+        return (references, []) if self.asked == 3 else ([], references)
+
+    def get(self, reference):
+        return 130, ""
+
+
+@needs_ray
+def test_a_task_that_ray_fails_to_cancel_is_cancelled_again(folder, monkeypatch):
+    launcher, one = Ray(), task()
+    monkeypatch.setattr(launcher, "ray", RayThatMissesCancels())
+    assert list(launcher._follow({"reference": one}, lambda: True)) == [News(one, 130, "")]
+
+
 @needs_ray
 def test_jobs_are_the_business_of_a_cluster_that_is_there_already(capsys):
     assert start("--launcher", "ray", "--address", "localhost:1", "--jobs", "2") == 2

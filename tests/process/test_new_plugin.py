@@ -174,7 +174,7 @@ BAD_NAME = "cannot name a plugin; write words of letters and digits, such as cos
         (["json"], "there is a module 'json' already; choose another name"),
         (["winreg"], "there is a module 'winreg' already; choose another name"),  # on Windows
         (["explore-rl"], "there is a package 'explore-rl' already; choose another name"),
-        (["explore-plugins"], "another: built in; choose another name"),
+        (["explore-plugins"], "there is a module 'explore_plugins' already; choose another name"),
         (
             ["SoftplusHeads"],
             "uncertainty.SoftplusHeads is supplied by explore_plugins.softplus_heads (built in) already",

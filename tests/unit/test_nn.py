@@ -12,7 +12,6 @@ from dm_env import specs
 from torch import nn
 
 from explore.nn import (
-    INITIALISERS,
     MLP,
     LaneLayer,
     Linear,
@@ -24,6 +23,7 @@ from explore.nn import (
     per_lane,
     softplus,
 )
+from explore.nn.initialisers import INITIALISERS
 from explore.streams import stream
 
 
