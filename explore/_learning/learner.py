@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -77,7 +78,7 @@ class Learner:
             self.compiled = CompiledUpdate(function, objective, self.adam)
 
     @torch.no_grad()
-    def complete(self, replay: Replay, lanes: Sequence[int], generators: Generators) -> None:
+    def complete(self, replay: Replay, lanes: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
         """Stores what is kept with the new transitions of some lanes, and shows them to who observes."""
         prior = self._evaluate_prior if self.function.prior_parts else None
         new = replay.complete(lanes, generators, prior)

@@ -19,7 +19,7 @@ from explore._learning.learner import Learner
 from explore._learning.replay import Batch, Replay
 from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
-from explore._values.term import has_own_values
+from explore._values.term import Term
 from explore.errors import RunFailed
 from explore.interfaces import (
     Beliefs,
@@ -71,7 +71,9 @@ def check_networks(learner: Learner, batch: Batch) -> None:
         _try_transitions(f"{name}.observe", network.observe, transitions)
         losses = _try_transitions(f"{name}.loss", network.loss, transitions)
         if tuple(losses) != tuple(network.losses):
-            raise ValueError(f"{name} gives the losses {list(losses)}, but names {list(network.losses)} in its `losses`")
+            raise ValueError(
+                f"{name} gives the losses {list(losses)}, but names {list(network.losses)} in its `losses`"
+            )
         for loss, tensor in losses.items():
             _check_shape(f"{name} gives {loss}", tensor, "[lanes]", [lanes])
         if isinstance(network, Bonus):
@@ -89,9 +91,9 @@ def _check_bonus(bonus: Bonus, name: str, obs: Tensor, shape: list[int]) -> None
 def check_values(function: IndexedValue) -> None:
     """Tries every network of a value function, and the index of every part."""
     for term in function.terms:
-        _check_part(term.part, function)
+        _check_part(term.part, term, function)
         if term.prior_part is not None and not term.runs_as_one:
-            _check_part(term.prior_part, function)
+            _check_part(term.prior_part, term, function)
 
 
 def make_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
@@ -124,7 +126,7 @@ def _make_up_stored(one: Stored, generators: Generators, rows: int) -> Tensor:
     return torch.from_numpy(np.stack(drawn))
 
 
-def _check_part(part: UncertaintyModule, function: IndexedValue) -> None:
+def _check_part(part: UncertaintyModule, term: Term, function: IndexedValue) -> None:
     """Outputs of the right shapes, finite, the same each time, and of each lane by itself."""
     name, lanes, actions = type(part).__name__, len(function.seeds), function.spec.num_actions
     generators = [stream(seed, "check") for seed in function.seeds]
@@ -135,16 +137,16 @@ def _check_part(part: UncertaintyModule, function: IndexedValue) -> None:
         each = obs.repeat_interleave(copies, 0)
         shape = {"lanes": len(each), "batch": BATCH, "actions": actions}
         _check_network(part.network, type(part.network).__name__, part.network, each, shape)
-    if has_own_values(part):
+    values = getattr(part, "values", None)
+    if values is not None:
         index = part.index.draw(generators, BATCH, DRAWS).to(function.device)
         shape = {"lanes": lanes, "batch": BATCH, "draws": DRAWS, "actions": actions}
-        _check_network(part, name, lambda obs: part.values(part(obs), index), obs, shape)
+        _check_network(part, name, lambda obs: values(part(obs), index), obs, shape)
         return
     heads = "heads" if isinstance(part, ScaleModule) else "size"
     shape = {"lanes": lanes, "batch": BATCH, "actions": actions, heads: part.index.size}
     features = _check_network(part, name, part, obs, shape)
-    if hasattr(part, "activate"):
-        features = _try_method(name, "activate", part.activate, features)
+    features = _try_method(name, "activate", term.activate, features)
     if hasattr(part.index, "variance"):
         variance = _try_method(type(part.index).__name__, "variance", part.index.variance, features)
         _check_shape(f"{name} gives a variance", variance, "[lanes, batch, actions]", [lanes, BATCH, actions])

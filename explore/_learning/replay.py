@@ -45,7 +45,8 @@ class Batch:
 
     def transitions(self, stored: Mapping[str, Tensor]) -> Transitions:
         """What a network that stores these numbers gets to see."""
-        return Transitions(self.obs, self.action, self.reward, self.discount, self.next_obs, stored=stored)
+        there = torch.ones_like(self.reward)
+        return Transitions(self.obs, self.action, self.reward, self.discount, self.next_obs, there, stored)
 
 
 class Replay:
@@ -77,7 +78,7 @@ class Replay:
         self.discount = np.zeros(shape, np.float32)
         self.final = np.zeros(shape, bool)  # a cut episode's last observation: no transition starts here
         self.prior = np.zeros((*shape, *prior), np.float32)
-        self.kept = [np.zeros((*shape, one.slots[0]), one.slots[1]) for one in self.stored]
+        self.kept: list[np.ndarray] = [np.zeros((*shape, one.slots[0]), one.slots[1]) for one in self.stored]
         self._cumulative: list[np.ndarray] = [np.zeros(0)] * lanes  # weights of slots, summed up
 
     def start(self, lane: int, obs: np.ndarray) -> None:
@@ -140,7 +141,8 @@ class Replay:
         return self._read(everywhere), torch.from_numpy(there)
 
     def weigh(self, lanes: Sequence[int], weights: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """Weighs all transitions of these lanes by a function of observations and actions, for `sample`."""
+        """Weighs all transitions of these lanes by a function of observations and actions, for `sample`; where all
+        weights are 0, transitions are drawn uniformly."""
         most = max(self._used(lane) for lane in lanes)
         found = [
             weights(_tensor(self.obs[:, start:end]), _tensor(self.action[:, start:end])).numpy(force=True)
@@ -151,9 +153,9 @@ class Replay:
         for lane in lanes:
             own = everything[lane, : self._used(lane)] * ~self.final[lane, : self._used(lane)]
             own[self.cursor[lane] : self.cursor[lane] + 1] = 0  # the latest observation, not yet acted on
-            if not (np.isfinite(own).all() and own.min() >= 0 and own.sum() > 0):
-                raise ValueError("weights of transitions must be finite and at least 0, and not all of them 0")
-            self._cumulative[lane] = own.cumsum()
+            if not (np.isfinite(own).all() and own.min() >= 0):
+                raise ValueError("weights of transitions must be finite and at least 0")
+            self._cumulative[lane] = own.cumsum() if own.any() else np.zeros(0)
 
     def sample(
         self,

@@ -54,7 +54,8 @@ class IndexedValue:
         row_multiple = max(find_safe_rows(module) for module in (*parts, *twins))
         self.bonus = None if bonus is None else build_bonus(spec, seeds, bonus)
         held = [memory for part in parts for memory in list_memories(part)]
-        self.memories = [memory.to(self.device) for memory in (*held, *([self.bonus] if self.bonus is not None else []))]
+        memories = held if self.bonus is None else [*held, self.bonus]
+        self.memories = [memory.to(self.device) for memory in memories]
         pairs = zip(parts, twins) if twins else ((part, None) for part in parts)
         self.terms = [
             build_term(part, twin, prior, "uncertainty" if k else "value", len(seeds), row_multiple, self.device)
@@ -63,8 +64,8 @@ class IndexedValue:
         self.parts = [term.part for term in self.terms]
         self.target_parts = [term.target for term in self.terms]
         self.prior_parts = [term.prior_part for term in self.terms if term.prior_part is not None]
-        memories = [Stack(memory, None, len(seeds), self.device) for memory in self.memories]
-        self.stacks = [*(term.stack for term in self.terms), *memories]
+        beside = [Stack(memory, None, len(seeds), self.device) for memory in self.memories]
+        self.stacks = [*(term.stack for term in self.terms), *beside]
         self.networks = [network for stack in self.stacks for network in list_networks(stack.trained)]
         self.indexer = Indexer([part.index for part in self.parts], self.device)
         self._table: TargetTable | None = None

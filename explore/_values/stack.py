@@ -50,7 +50,7 @@ class Stack:
         self.gradient = torch.zeros_like(self.buffer[0])
         self.target = self._bind(copy.deepcopy(trained), self.buffer[-1:]) if has_target else None
         # As one, with twice the lanes.
-        self.with_prior = None if prior is None else self._bind(copy.deepcopy(trained), self.buffer[:2])
+        self.with_prior: Any = None if prior is None else self._bind(copy.deepcopy(trained), self.buffer[:2])
         # In place, so that nobody holds a network that looks alike and is not used.
         self.prior = None if prior is None else self._bind(prior, self.buffer[1:2])
         self.trained = self._bind(trained, self.buffer[:1], self.gradient)

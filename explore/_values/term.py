@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -46,18 +46,19 @@ class Term:
         self.prior, self.role, self.row_multiple, self.device = prior, role, row_multiple, device
         self.runs_as_one = twin is not None and _have_same_parameters(part, twin) and not list_memories(part)
         self.stack = Stack(part, twin if self.runs_as_one else None, lanes, device)
-        self.part, self.target, self.prior_part = self.stack.trained, self.stack.target, self.stack.prior
+        self.part: Any = self.stack.trained
+        self.target: Any = self.stack.target
+        self.prior_part: Any = self.stack.prior
         if twin is not None and not self.runs_as_one:
             self.prior_part = twin.to(device).requires_grad_(False)
 
     def acting_features(self, obs: Tensor, twice: Tensor) -> Tensor | Conditional:
         """Of the trained network joined with its prior, at every action; `twice` are the observations two times."""
-        if self.runs_as_one:
-            trained, frozen = self.evaluate(self.stack.with_prior, twice).chunk(2)
-        else:
-            trained = self.evaluate(self.part, obs)
-            frozen = None if self.prior_part is None else self.evaluate(self.prior_part, obs)
-        return self.join(trained, frozen, self.part)
+        if self.stack.with_prior is not None:
+            trained, prior = self.evaluate(self.stack.with_prior, twice).chunk(2)
+            return self.join(trained, prior, self.part)
+        frozen = None if self.prior_part is None else self.evaluate(self.prior_part, obs)
+        return self.join(self.evaluate(self.part, obs), frozen, self.part)
 
     def evaluate(self, network: Network, obs: Tensor) -> Tensor:
         return network(pad_rows(obs, self.row_multiple))[:, : obs.shape[1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,9 +25,8 @@ class Transitions:
     reward: Tensor
     discount: Tensor  # of the environment; 0 after a terminal step
     next_obs: Tensor
-    there: Tensor | None = None
-    """Of transitions that are observed `[lanes, batch]`, 1 or 0: lanes bring different numbers, padded with zeros."""
-    stored: Mapping[str, Tensor] = field(default_factory=dict)  # what the network at hand `stores`, `[lanes, batch, count]`
+    there: Tensor  # 0 where a lane has no more transitions, as lanes bring different numbers of them; else 1
+    stored: Mapping[str, Tensor]  # by name what the network at hand `stores`, `[lanes, batch, count]`
 
     def slice(self, rows: slice) -> Self:
         """Some of the transitions of each lane."""

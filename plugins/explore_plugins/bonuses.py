@@ -20,10 +20,12 @@ class VisitCounts(Bonus):
       unvisited: 1/n̂ of a pair that was never visited.
     """
 
+    counts: Tensor  # [lanes, observations * actions]
+
     def __init__(self, spec: Spec, unvisited: float = 10.0):
         super().__init__()
         if not isinstance(spec.observation, specs.DiscreteArray):
-            raise ValueError("bonus.VisitCounts counts one-hot observations; for others there is bonus.Features")
+            raise ValueError("bonus.VisitCounts needs one-hot observations; for others use bonus.Features")
         _check_unvisited(unvisited)
         self.unvisited, self.actions = unvisited, spec.num_actions
         self.register_buffer("counts", zeros(int(spec.observation.num_values) * spec.num_actions))
@@ -48,6 +50,9 @@ class Features(Bonus):
       ridge: λ.
     """
 
+    precision: Tensor  # Λ, [lanes, actions, features, features]
+    covariance: Tensor  # its inverse, unless that is_outdated
+
     def __init__(
         self,
         spec: Spec,
@@ -57,7 +62,7 @@ class Features(Bonus):
     ):
         super().__init__()
         if isinstance(spec.observation, specs.DiscreteArray):
-            raise ValueError("bonus.Features needs observations that are numbers; for others there is bonus.VisitCounts")
+            raise ValueError("bonus.Features needs observations that are numbers; for others use bonus.VisitCounts")
         if not bandwidths or min(bandwidths) <= 0:
             raise ValueError(f"bandwidths must be a list of numbers above 0, got {bandwidths!r}")
         if features < 1 or features % len(bandwidths):
@@ -67,8 +72,8 @@ class Features(Bonus):
         self.ridge = ridge
         self.cosines = RandomCosines(spec.observation, features, bandwidths)
         start = zeros(spec.num_actions, features, features) + torch.eye(features) * ridge
-        self.register_buffer("precision", start.double())  # Λ
-        self.register_buffer("covariance", (start / ridge**2).double())  # its inverse, unless that is_outdated
+        self.register_buffer("precision", start.double())
+        self.register_buffer("covariance", (start / ridge**2).double())
         self.is_outdated = False
 
     def observe(self, transitions: Transitions) -> None:
@@ -122,8 +127,8 @@ class CoinFlips(Bonus):
         self.stores = {"coins": Signs(coins)}
         self.coins, self.unvisited, self.learning_rate = coins, unvisited, learning_rate
         self.net = MLP(spec.observation, hidden, spec.num_actions * coins, init)
-        self.net.layers[-1].weight.data.zero_()
-        self.net.layers[-1].bias.data.zero_()
+        for parameter in self.net.layers[-1].parameters():
+            parameter.data.zero_()
         self.cosines = RandomCosines(spec.observation, spec.num_actions * coins)
 
     def predict(self, obs: Tensor) -> Tensor:
@@ -152,6 +157,8 @@ class RND(Bonus):
     """
 
     losses = ("rnd_loss",)
+    error: Tensor  # [lanes], at first sight, summed up
+    seen: Tensor  # [lanes], how many
 
     def __init__(
         self,
@@ -167,7 +174,7 @@ class RND(Bonus):
         self.outputs, self.learning_rate = outputs, learning_rate
         self.predictor = MLP(spec.observation, hidden, spec.num_actions * outputs, init)
         self.target = MLP(spec.observation, hidden, spec.num_actions * outputs, init).requires_grad_(False)
-        self.register_buffer("error", zeros())  # at first sight, summed up
+        self.register_buffer("error", zeros())
         self.register_buffer("seen", zeros())
 
     def errors(self, obs: Tensor) -> Tensor:

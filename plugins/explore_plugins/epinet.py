@@ -54,7 +54,9 @@ class Epinet(ValueWrapper):
     def forward(self, obs: Tensor) -> Tensor:
         """μ and what the first layer of the epinet gets from observation and hidden layer, side by side."""
         phi = self.trunk(obs)
-        return torch.cat([self.head(phi), self.of_obs.forward_padded(obs) + self.of_hidden.forward_padded(phi.detach())], -1)
+        return torch.cat(
+            [self.head(phi), self.of_obs.forward_padded(obs) + self.of_hidden.forward_padded(phi.detach())], -1
+        )
 
     def values(self, features: Tensor, index: Tensor) -> Tensor:
         rows = index.shape[1:3]  # [batch, draws]

@@ -29,7 +29,7 @@ class Hypermodel(ValueWrapper):
         if dimension < 1:
             raise ValueError(f"dimension must be at least 1, got {dimension!r}")
         self.dimension = dimension
-        self.index = WithMean(Sphere(dimension))  # (z, 1)
+        self.index: WithMean = WithMean(Sphere(dimension))  # (z, 1)
 
     def attach(self, build_network: Callable[..., ValueNetwork], spec: Spec) -> None:
         super().attach(build_network, spec)

@@ -28,7 +28,6 @@ from explore.interfaces import (
 from explore.streams import Generators, Streams
 from explore_plugins.selections import MeanArgmax
 
-
 CPU = torch.device("cpu")
 
 

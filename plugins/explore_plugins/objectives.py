@@ -34,10 +34,10 @@ class WassersteinTD(Objective):
         numbers = [len(_which(function, moment)) for moment in ("means", "scales")]
         moments = {*_which(function, "means"), *_which(function, "scales")}
         if numbers != [1, 1] or len(moments) != len(function.parts):
-            modules = [part for part in function.parts if part.index.count != 1] or function.parts
+            modules = [type(part).__name__ for part in function.parts if part.index.count != 1]
             raise ValueError(
-                "objective.WassersteinTD matches means and standard deviations, so it needs one uncertainty module with "
-                f"scales such as uncertainty.SoftplusHeads, not {', '.join(type(part).__name__ for part in modules)}; "
+                "objective.WassersteinTD matches means and standard deviations, so it needs one uncertainty module "
+                f"with scales such as uncertainty.SoftplusHeads, not {', '.join(modules) or 'none'}; "
                 "use objective.SampledTD"
             )
 

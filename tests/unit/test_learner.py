@@ -242,7 +242,9 @@ def assert_learns_like(
     for lane, plain in enumerate(seeds):
         parts = len(agent.function.parts)
         mine = [
-            (list(transitions(batch, lane, parts, cells)), progress) for batch, lanes, progress in phases if lane in lanes
+            (list(transitions(batch, lane, parts, cells)), progress)
+            for batch, lanes, progress in phases
+            if lane in lanes
         ]
         seen = [t for data, _ in mine for t in data]
         assert {t.terminal for t in seen} == {True, False}
