@@ -137,9 +137,9 @@ def wasserstein_phase(
 ) -> dict[str, float]:
     """Supplement A; with `sampled`, the next action is ã of supplement B."""
     members = len(seed.means)
+    member_keys = seed.drawing.random(len(data), dtype=np.float32) if members > 1 else np.zeros(len(data))
     keys = seed.drawing.random((len(data), HEADS), dtype=np.float32)
     z = seed.drawing.standard_normal(len(data), dtype=np.float32)
-    member_keys = seed.drawing.random(len(data), dtype=np.float32) if members > 1 else np.zeros(len(data))
     totals = {"mean_loss": 0.0, "uncertainty_loss": 0.0}
     for start in range(0, len(data), BATCH_SIZE):
         mean_loss = scale_loss = torch.zeros((), dtype=torch.float64)
@@ -226,7 +226,8 @@ def assert_learns_like(
 ) -> None:
     """A run of the agent equals plain loops that are given the same weights and transitions."""
     settings = {"target_period": TARGET_PERIOD, "discount": DISCOUNT, "learning_rate": LEARNING_RATE}
-    agent = build(SEEDS, spec, **(parts | settings | {"batch_size": BATCH_SIZE}))
+    settings |= {"batch_size": BATCH_SIZE, "mask_probability": 0.4}
+    agent = build(SEEDS, spec, **(parts | settings))
     seeds = [PlainSeed(agent, lane) for lane in range(len(SEEDS))]
     phases: list[tuple[Batch, list[int], float]] = []
     learn = agent.learner.learn

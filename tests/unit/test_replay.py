@@ -160,7 +160,7 @@ def test_masks_have_their_probability(probability):
     replay = Replay(OBSERVATION, 1, 5000, stored=[Bits(4, probability)])
     Diary(replay).episode(4000)
     replay.complete([0], [stream(0, "mask")], None)
-    mask = kept_bits(replay, 4000)
+    mask = kept_bits(replay, 4000).astype(int)
     assert set(mask.flatten().tolist()) <= {0, 1}
     np.testing.assert_allclose(mask.mean(0), probability, atol=0.03)
     bits = mask @ [8, 4, 2, 1]  # independent of each other
