@@ -12,7 +12,9 @@ import torch
 from building import CELLS, PINS, Walk, build, live
 from dm_env import specs
 from explore_plugins.bonuses import VisitCounts
+from explore_plugins.hypermodel import Hypermodel
 from explore_plugins.mean_net import MLP
+from explore_plugins.objectives import SampledTD
 from explore_plugins.priors import NoPrior
 from explore_plugins.softplus_heads import SoftplusHeads
 
@@ -259,6 +261,18 @@ def test_a_learning_rate_of_one_network_only(whose):
     pairs = zip(("value", "heads", "memory"), agent.function.stacks, before, strict=True)
     moved = {name for name, stack, old in pairs if (stack.buffer[0] - old).abs().max() > 1e-3}
     assert moved == {"value", "heads", "memory"} - {whose}
+
+
+@pytest.mark.xfail(strict=True, reason="the rate of the module is taken for its value network too")
+def test_two_rates_for_networks_that_are_trained_together_are_refused():
+    class SlowValue(MLP):
+        learning_rate = 1e-5
+
+    class FastHypermodel(Hypermodel):
+        learning_rate = 1e-2
+
+    with pytest.raises(ValueError, match="learning_rate"):
+        build(value=partial(SlowValue, hidden=(8,)), uncertainty=FastHypermodel, objective=SampledTD)
 
 
 def test_a_memory_beside_a_memory_keeps_its_stores_apart():
