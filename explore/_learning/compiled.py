@@ -80,7 +80,11 @@ class CompiledUpdate:
             zeros = {name: torch.zeros_like(view) for name, view in all_of.items() if name not in stack.trainable}
             rows_of_gradients.append(stack.pack_row(zeros | some))
         if self.adam.clip is not None:
-            lengths = [torch.stack([g.square().flatten(1).sum(1) for g in some.values()]).sum(0) for some in gradients]
+            none = [torch.zeros(len(row)) for row in rows]
+            lengths = [
+                torch.stack([zero, *(g.square().flatten(1).sum(1) for g in some.values())]).sum(0)
+                for zero, some in zip(none, gradients)
+            ]
             factors = clip_factors(lengths, stacks, self.adam.clip)
             rows_of_gradients = [gradient * factor for gradient, factor in zip(rows_of_gradients, factors)]
         for k, (row, gradient, step, on) in enumerate(zip(rows, rows_of_gradients, steps, active)):

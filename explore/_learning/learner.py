@@ -166,6 +166,8 @@ class Learner:
 
     def show(self, batch: Batch, networks: Sequence[Network]) -> Iterator[Transitions]:
         """A batch as each of some networks sees it, with the numbers that it stores."""
+        if not networks:
+            return iter(())
         rest = iter(batch.stored[len(self._bits) + len(self._noise) :])
         stored = {id(network): dict(zip(network.stores, rest)) for network in self.function.networks}
         return (batch.transitions(stored[id(network)]) for network in networks)

@@ -242,7 +242,11 @@ class Replay:
         if not len(cumulative):
             return self._choose(lane, count, generator)
         below = np.nextafter(cumulative[-1], 0)  # lest a product is rounded up to the sum
-        return np.searchsorted(cumulative, np.minimum(generator.random(count) * cumulative[-1], below), side="right")
+        at = np.minimum(generator.random(count) * cumulative[-1], below)
+        slots = np.searchsorted(cumulative, at, side="right")
+        reused = self.final[lane, slots] | (slots == self.cursor[lane])  # since they were weighed
+        slots[reused] = self._choose(lane, int(reused.sum()), generator)
+        return slots
 
     def _new_slots(self, lane: int) -> np.ndarray:
         """The slots to be completed, and that of the latest observation."""

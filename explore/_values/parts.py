@@ -96,13 +96,23 @@ class _Builder:
             with lanes([stream(seed, purpose, "value", copy) for seed, copy in owners], init):
                 network = self.value(self.spec)
             _check_parameters(network, rows)
+            if copies > 1 and list_memories(network):
+                raise ValueError(
+                    f"{type(network).__name__} holds a memory, of which there is one for each seed, so it cannot be "
+                    "one of several members"
+                )
             return network
 
         if isinstance(module, ValueWrapper):
             with lanes([stream(seed, purpose, "attached", 0) for seed in self.seeds], init):
-                module.attach(build_network, self.spec)
-            if not isinstance(getattr(module, "network", None), nn.Module):
-                raise ValueError(f"{type(module).__name__}.attach must begin with super().attach(build_network, spec)")
+                try:
+                    module.attach(build_network, self.spec)
+                    module.network  # noqa: B018
+                except AttributeError as error:
+                    if isinstance(getattr(module, "network", None), nn.Module):
+                        raise
+                    name = type(module).__name__
+                    raise ValueError(f"{name}.attach must begin with super().attach(build_network, spec)") from error
         if not isinstance(getattr(module, "index", None), IndexDistribution):
             raise ValueError(
                 f"{type(module).__name__} has no index: set self.index, such as explore.interfaces.Gaussian(8), "

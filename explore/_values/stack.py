@@ -35,8 +35,11 @@ class Stack:
     def __init__(self, trained: Network, prior: Network | None, lanes: int, device: torch.device):
         parameters = own_parameters(trained)
         self.lanes = lanes
-        rates = [module.learning_rate for module in list_networks(trained)]
-        self.learning_rate = next((rate for rate in rates if rate is not None), None)
+        rates = {module.learning_rate for module in list_networks(trained) if module.learning_rate is not None}
+        if len(rates) > 1:
+            names = " and ".join(type(module).__name__ for module in list_networks(trained))
+            raise ValueError(f"{names} are trained as one, so they need one learning_rate, not {sorted(rates)}")
+        self.learning_rate = next(iter(rates), None)
         self.trainable = [name for name, parameter in parameters.items() if parameter.requires_grad]
         self.layout: dict[str, tuple[int, torch.Size]] = {}  # parameter -> where in a row, shape in a lane
         width = self._lay_out(trained, parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -226,9 +227,11 @@ class WithMean(IndexDistribution):
     def mean(self) -> Tensor:
         return _append_one(self.varying.mean())
 
-    def variance(self, features: Tensor) -> Tensor:
-        """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
-        return self.varying.variance(features[..., :-1])  # type: ignore[attr-defined]
+    @property
+    def variance(self) -> Callable[[Tensor], Tensor]:
+        """That of z, if z has one."""
+        of_z = self.varying.variance  # type: ignore[attr-defined]
+        return lambda features: of_z(features[..., :-1])
 
     def describe(self, index: np.ndarray) -> str:
         return self.varying.describe(index[:-1])

@@ -104,7 +104,8 @@ class Network(nn.Module):
     def observe(self, transitions: Transitions) -> None:
         """Sees each transition once, after it was stored and before the next minibatch is learned from.
 
-        They come `ROWS` at a time, padded: `transitions.there` tells which are there.
+        They come `ROWS` at a time, padded: `transitions.there` tells which are there. Of an episode that is longer than
+        the replay, the replay has only the last ones.
         """
 
     def loss(self, transitions: Transitions) -> dict[str, Tensor]:

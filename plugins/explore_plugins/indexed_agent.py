@@ -154,11 +154,13 @@ class Indexed(Agent):
     def _find_bonus(self) -> Bonus | None:
         """The agent's, or that of its uncertainty module."""
         held = [memory for memory in self.function.memories if isinstance(memory, Bonus)]
-        bonus = self.function.bonus or (held[0] if held else None)
+        if self.function.bonus is not None:
+            return self.function.bonus
         for name in ("bonus_scale", "replay_weight"):
-            wanted = "0 without a bonus; name one with agent.Indexed.bonus, such as @bonus.CoinFlips"
-            _check(bonus is not None or not getattr(self, name), name, wanted, getattr(self, name))
-        return bonus
+            there = f"with {len(held)} bonuses" if held else "without a bonus"
+            wanted = f"0 {there}; name one with agent.Indexed.bonus, such as @bonus.CoinFlips"
+            _check(len(held) == 1 or not getattr(self, name), name, wanted, getattr(self, name))
+        return held[0] if held else None
 
     def begin_episode(self, observations: np.ndarray, progress: float = 0.0) -> None:
         self.episode += 1
@@ -232,7 +234,10 @@ class Indexed(Agent):
                 "no uncertainty module has bootstrap masks",
             ),
             "redraw_probability": (self.function.indexer.count == 1, "values have no index"),
-            "bonus": (not (self.bonus_scale or self.replay_weight), "bonus_scale and replay_weight are 0"),
+            "bonus": (
+                self.function.bonus is not None and not (self.bonus_scale or self.replay_weight),
+                "bonus_scale and replay_weight are 0",
+            ),
         }
         return {name: reason for name, (is_unused, reason) in unused.items() if is_unused}
 
@@ -285,14 +290,15 @@ class Indexed(Agent):
         }
 
     def _weigh_replay(self) -> None:
-        assert self.bonus is not None
+        bonus, device = self.bonus, self.function.device
+        assert bonus is not None
         lanes = [lane for lane, steps in enumerate(self.steps) if steps]
         if not lanes:
             return
         try:
-            self.replay.weigh(lanes, self.bonus.at)
+            self.replay.weigh(lanes, lambda obs, action: bonus.at(obs.to(device), action.to(device)))
         except ValueError as error:
-            raise RunFailed(f"{type(self.bonus).__name__}: {error}") from error
+            raise RunFailed(f"{type(bonus).__name__}: {error}") from error
 
     def _sample(self, lanes: Sequence[int], batches: int) -> Batch:
         """All minibatches of a learning phase."""

@@ -106,15 +106,14 @@ class SampledTD(Objective):
         if target_index not in ("same", "fresh"):
             raise ValueError(f"target_index must be 'same' or 'fresh', got {target_index!r}")
         self.noise, self.indices, self.target_index = noise, indices, target_index
-        self.draws = indices
+        self.draws_indices = True
 
     @property
     def uses_noise(self) -> bool:
         return self.noise > 0
 
     def check(self, function: IndexedValue) -> None:
-        if function.indexer.count is not None:
-            self.draws = 1
+        self.draws_indices = function.indexer.count is None
         if self.uses_noise and function.indexer.count == 1:
             raise ValueError(
                 "objective.SampledTD.noise perturbs the values of different indices differently, but "
@@ -122,11 +121,11 @@ class SampledTD(Objective):
             )
 
     def unused_parameters(self) -> dict[str, str]:
-        return {"indices": "learning goes through all indices"} if self.draws != self.indices else {}
+        return {} if self.draws_indices else {"indices": "learning goes through all indices"}
 
     def prepare(self, phase: Phase) -> dict[str, Any]:
-        function = phase.function
-        index, weight = function.indexer.draw_to_learn(phase.generators, phase.bits, self.draws)
+        function, draws = phase.function, self.indices if self.draws_indices else 1
+        index, weight = function.indexer.draw_to_learn(phase.generators, phase.bits, draws)
         target_index = index
         if self.target_index == "fresh":
             target_index = function.indexer.draw_batch(phase.generators, phase.reward.shape[1])
@@ -136,7 +135,7 @@ class SampledTD(Objective):
         target = phase.reward.unsqueeze(-1) + phase.discount.unsqueeze(-1) * bootstrap
         for part, noise, own in zip(function.parts, phase.noise, index):
             target = target + self.noise * part.index.perturb(noise, own)
-        return {"index": index, "target": target.expand_as(weight), "weight": weight / self.draws}
+        return {"index": index, "target": target.expand_as(weight), "weight": weight / draws}
 
     def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
         values = function.values(features, prepared["index"]).squeeze(-1)  # [lanes, batch, draws]

@@ -220,6 +220,5 @@ def test_a_draw_is_all_that_a_distribution_must_have():
     assert index.describe(np.array([1.0, -1.0, 1.0])) == "1.0000 -1.0000 1.0000"
 
 
-@pytest.mark.xfail(strict=True, reason="WithMean always has a variance, and asks what varies for one it has not")
 def test_with_a_mean_nobody_knows_the_variance_of_what_nobody_knows_it():
     assert not hasattr(WithMean(Rademacher(2)), "variance")

@@ -260,32 +260,28 @@ def test_parameters_out_of_range_are_refused(parts, message):
         build(**parts)
 
 
-NO_BONUS = {"bonus": "bonus_scale and replay_weight are 0"}
+ENUMERATED = {"indices": "learning goes through all indices"}
 
 
 @pytest.mark.parametrize(
     "parts, unused",
     [
-        (PINS, NO_BONUS),
-        (BSP, NO_BONUS),
+        (PINS, {}),
+        (BSP, ENUMERATED),
+        (PINS | {"learn_every": 2}, {"batches_per_episode": "learn_every is set"}),
         (
-            BSP | {"objective": partial(SampledTD, indices=3)},
-            NO_BONUS | {"indices": "learning goes through all indices"},
-        ),
-        (PINS | {"learn_every": 2}, NO_BONUS | {"batches_per_episode": "learn_every is set"}),
-        (
-            BSP | {"uncertainty": Deterministic, "objective": partial(SampledTD, indices=3)},
-            NO_BONUS
+            BSP | {"uncertainty": Deterministic},
+            ENUMERATED
             | {
-                "indices": "learning goes through all indices",
                 "mask_probability": "no uncertainty module has bootstrap masks",
                 "redraw_probability": "values have no index",
             },
         ),
+        (PINS | {"spec": CELLS, "bonus": VisitCounts}, {"bonus": "bonus_scale and replay_weight are 0"}),
         (PINS | {"spec": CELLS, "bonus": VisitCounts, "bonus_scale": 0.1}, {}),
         (PINS | {"spec": CELLS, "bonus": VisitCounts, "replay_weight": 0.1}, {}),
     ],
-    ids=["PINs", "BSP", "BSP at three indices", "PINs that learn at steps", "DQN", "a bonus", "weighted replay"],
+    ids=["PINs", "BSP", "PINs that learn at steps", "DQN", "an idle bonus", "a bonus", "weighted replay"],
 )
 def test_parameters_that_others_switch_off_are_known(parts, unused):
     agent = build(**parts)

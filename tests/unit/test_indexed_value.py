@@ -368,11 +368,7 @@ class Listed(Circle):
 @pytest.mark.parametrize(
     "module, message",
     [
-        pytest.param(
-            lambda spec: Unattached(),
-            r"Unattached\.attach must begin with super\(\)\.attach\(build_network, spec\)",
-            marks=pytest.mark.xfail(strict=True, reason="the check comes after attach, which has failed by then"),
-        ),
+        (lambda spec: Unattached(), r"Unattached\.attach must begin with super\(\)\.attach\(build_network, spec\)"),
         (Forgetful, r"Forgetful\.attach must begin with super\(\)\.attach\(build_network, spec\)"),
         (Indexless, r"Indexless has no index: set self\.index, such as explore\.interfaces\.Gaussian\(8\)"),
         (

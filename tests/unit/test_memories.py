@@ -253,7 +253,6 @@ def test_a_learning_rate_of_one_network_only(whose):
     assert moved == {"value", "heads", "memory"} - {whose}
 
 
-@pytest.mark.xfail(strict=True, reason="the rate of the module is taken for its value network too")
 def test_two_rates_for_networks_that_are_trained_together_are_refused():
     class SlowValue(MLP):
         learning_rate = 1e-5

@@ -96,7 +96,6 @@ def test_where_all_weights_are_0_transitions_are_drawn_uniformly():
     assert chi_square(np.bincount(batch.obs[0, :, 0].long(), minlength=5), [1] * 5) < 18.5
 
 
-@pytest.mark.xfail(strict=True, reason="weights of slots stay while a full ring uses them anew")
 @pytest.mark.parametrize("end", [dm_env.transition, dm_env.truncation])
 def test_weights_found_before_an_episode_draw_only_transitions_in_it(end):
     """Meanwhile slots are used anew, one of them by an observation that has not been acted on."""
