@@ -22,9 +22,9 @@ from bsuite.environments.deep_sea import DeepSea
 from rich.console import Console
 from rich.table import Table
 
-from explore._config.configuration import load
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding
+from explore._running.experiment import load
 from explore._running.loop import play_episode
 
 try:

@@ -17,8 +17,8 @@ from statistics import median
 import torch
 
 from examples.hyperagent import DeepSea, HyperAgent, live
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 
 def main() -> None:

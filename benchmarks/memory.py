@@ -13,10 +13,9 @@ import resource
 
 import numpy as np
 
-from explore._config.configuration import load
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding
-from explore._running.experiment import Experiment
+from explore._running.experiment import Experiment, load
 from explore._running.loop import play_episode
 
 

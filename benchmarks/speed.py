@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from examples import pins
-from explore._config.configuration import load
 from explore._config.discovery import Registry, discover
 from explore._config.gin_files import format_binding
+from explore._running.experiment import load
 from explore._running.loop import play_episode
 
 

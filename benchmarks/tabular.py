@@ -17,9 +17,9 @@ import torch
 from explore_plugins.random_mdp import RandomMDP
 
 from examples.wtd import WTD
-from explore._config.configuration import load
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding
+from explore._running.experiment import load
 from explore.streams import integer_seed
 
 GOAL = 60.0  # seconds, of 200 MDPs and 2,000 episodes

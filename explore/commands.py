@@ -23,7 +23,9 @@ from __future__ import annotations
 import abc
 import argparse
 
-__all__ = ["Command"]
+from explore._messages import note
+
+__all__ = ["Command", "note"]
 
 
 class Command(abc.ABC):

@@ -121,7 +121,7 @@ class Size:
 
 @dataclass(frozen=True)
 class TaskDescription:
-    """What there is to know about a task for whoever draws or lists runs of it; every part may be left out.
+    """Describes a task to reports, tables and displays; every part may be left out.
 
     `score` and `solved` say in words what the judge's score is and when a seed has solved the task; the notes are
     sentences beneath the curves of learning and beside the maps. Markers belong to the map that the

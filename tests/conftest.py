@@ -37,3 +37,12 @@ def only_traced(monkeypatch):
     from explore._learning import compiled
 
     monkeypatch.setattr(compiled, "CompiledUpdate", partial(compiled.CompiledUpdate, backend="aot_eager"))
+
+
+@pytest.fixture
+def forked_cells(monkeypatch):
+    """The local launcher forks this process, which has imported torch, for each cell of a sweep: seconds faster."""
+    from explore_plugins import local_launcher
+    from forking import ForkedCommand
+
+    monkeypatch.setattr(local_launcher, "Popen", ForkedCommand)

@@ -57,6 +57,9 @@ ENDS = {
 RESUMED = " (resumed)"
 """The end of the name of a moment in a run that was there already."""
 
+MISSING = object()
+"""Stands for an entry that one of two trees lacks."""
+
 Blow = Callable[[str], int | None]
 """Given the moment that is passed, the signal to send, or None."""
 
@@ -348,20 +351,14 @@ def loaded(tree: Any) -> Any:
 
 def differences(one: Any, other: Any, where: str = "state") -> Iterator[str]:
     """Where two trees are not the same to the bit."""
-    if type(one) is not type(other):
+    if isinstance(one, list) and isinstance(other, list):
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in one.keys() | other.keys():
+            yield from differences(one.get(key, MISSING), other.get(key, MISSING), f"{where}.{key}")
+    elif _to_bits(one) != _to_bits(other):
         yield where
-    elif isinstance(one, dict):
-        if one.keys() != other.keys():
-            yield where
-        for key in one.keys() & other.keys():
-            yield from differences(one[key], other[key], f"{where}.{key}")
-    elif isinstance(one, list):
-        if len(one) != len(other):
-            yield where
-        for number, (entry, others) in enumerate(zip(one, other)):
-            yield from differences(entry, others, f"{where}[{number}]")
-    elif isinstance(one, np.ndarray):
-        if (one.dtype, one.shape, one.tobytes()) != (other.dtype, other.shape, other.tobytes()):
-            yield where
-    elif one != other:
-        yield where
+
+
+def _to_bits(leaf: Any) -> Any:
+    return (leaf.dtype, leaf.shape, leaf.tobytes()) if isinstance(leaf, np.ndarray) else (type(leaf), leaf)

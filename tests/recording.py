@@ -1,5 +1,6 @@
 """Run folders written by hand, and what a report makes of them."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from explore.tasks import Marker, Size, TaskDescription, Trace
 COLUMNS = episode_columns(("index", "mean_loss"), ("treasure",), ("evaluation",))
 SEA = {"experiment.environment": "@environment.DeepSea", "environment.DeepSea.size": 4}
 PINS = {"experiment.agent": "@agent.Indexed", "agent.Indexed.target": "@selection.MeanArgmax"}
+TILDE = PINS | {"agent.Indexed.target": "@selection.SampledArgmax"}
+FIVE = (0, 1, 2, 3, 4)
 HEIGHT = Trace("height of the pole, cos θ", 3, low=-1, high=1)
 
 
@@ -70,8 +73,8 @@ def record(
     return writer.run
 
 
-def material_in(folder):
-    return data.material(*groups.finished(groups.run_folders([folder])))
+def report_data(folder):
+    return data.gather(*groups.finished(groups.run_folders([folder])))
 
 
 def create(folder=None, **changes):
@@ -92,3 +95,58 @@ def create(folder=None, **changes):
 
 def row(seed=0, episode=1, **values):
     return {"seed": seed, "episode": episode, "return": 0.5, "length": 10, "steps": 10 * episode} | values
+
+
+def treasure_map(unvisited=0, uncertainty=1.0, mean=0.0):
+    """A snapshot of five seeds on a grid of 4 x 4: the last so many rows not visited, and beliefs about two actions."""
+    outside = ~np.tri(4, dtype=bool)
+    visits = np.broadcast_to(np.where(np.arange(4)[:, None] < 4 - unvisited, 8, 0), (5, 4, 4)).copy()
+    visits[:, outside] = -1
+    beliefs = {}
+    for name, value in {"mean": mean, "uncertainty": uncertainty}.items():
+        beliefs[name] = np.broadcast_to(np.asarray(value, np.float32), (5, 4, 4))[..., None] * np.ones(2, np.float32)
+        beliefs[name][:, outside] = np.nan
+    return {"visits": visits.astype(np.int64), **beliefs}
+
+
+def record_grid(folder):
+    """Two methods at two sizes, with maps, and one of another task with best episodes."""
+    for number, (size, method) in enumerate((size, method) for size in (10, 4) for method in (PINS, TILDE)):
+        returns = [[0.0, 0.5, 1.0, 1.0][: 4 - (seed == 4)] for seed in FIVE]
+        entries = [
+            {"solved_at": 2 + seed if seed < 3 else None, "size": size, "score": float(seed < 3)}
+            | {"normalised_return": 0.2 * number + 0.1 * seed}
+            for seed in FIVE
+        ]
+        losses = [[math.nan, 4.0, 2.0, 1.0]] * 5
+        bindings = SEA | {"environment.DeepSea.size": size} | method
+        run = record(folder / f"cell{number}", bindings, returns, entries=entries, loss=losses)
+        for episode, unvisited in {1: 3, 2: 2, 3: 0}.items():
+            run.snapshots.write(episode, treasure_map(unvisited, uncertainty=0.5 + unvisited))
+    swing = {"experiment.environment": "@environment.CartpoleSwingup"} | PINS
+    run = record(folder / "swing", swing, [[1, 5, 3]] * 2, task="CartpoleSwingup", curve=("return", "max"))
+    run.snapshots.write(2, swung())
+    run.snapshots.write(3, swung())
+    return folder
+
+
+def swung():
+    """A snapshot of the best episodes of two seeds, of 3 and of 2 steps."""
+    beyond = np.array([[False, False, False], [False, False, True]])
+    observations = np.zeros((2, 3, 1, 8), np.float32)
+    observations[:, :, 0, 3] = [[-1, 0, 1], [-1, -0.5, -0.5]]
+    beliefs = np.arange(18, dtype=np.float32).reshape(2, 3, 3)
+    return {
+        "best_episode": np.array([2, 2]),
+        "best_return": np.array([5.0, 4.0]),
+        "lengths": np.array([3, 2]),
+        "observations": observations,
+        "actions": np.where(beyond, -1, [[0, 2, 1], [1, 1, 1]]),
+        "rewards": np.where(beyond, np.nan, [[0.0, 1.0, 4.0], [0.0, 4.0, 0.0]]),
+        "mean": beliefs,
+        "uncertainty": 100 + beliefs,
+    }
+
+
+def pictures(found):
+    return [picture for section in found for picture in section.pictures]

@@ -9,8 +9,8 @@ from explore_plugins.random_mdp import RandomMDP
 from explore_plugins.tabular import UCBVI, TabularPSRL, TabularQLearning, TabularRLSVI
 from explore_plugins.tabular_wtd import TabularWTD
 
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 from explore.interfaces import Spec
 from explore.streams import Streams
 

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from explore._analysis.groups import Configuration, configurations, differences, finished, run_folders
 from explore._analysis.statistics import Interval, log_rank, mean_interval, probability_of_improvement
 from explore.errors import UserError
 
 FEW = 10
+ENDS = Interval._fields
 CAUTION = "Those of the bootstrap are too narrow for few seeds: of five they hold the mean in about 83% of cases."
-ENDS = ("low", "estimate", "high")
 COSTS = ("parameters", "updates", "samples", "steps", "seconds")
 
 
@@ -83,12 +81,12 @@ class Comparison:
         row: dict[str, Any] = {"configuration": one.name, "seeds": len(one.seeds)}
         for name in ("score", "mean_return"):
             if numbers := one.numbers(name):
-                row[name] = _listed(mean_interval(numbers))
+                row[name] = list(mean_interval(numbers))
         if one.decides:
             curve = one.survival()
             row["solved"] = len(curve.solved_at) / curve.seeds
-            row["episodes_to_solve"] = _listed(curve.median)
-        row["better_than_first"] = None if one is first else _listed(better(one, first))
+            row["episodes_to_solve"] = list(curve.median)
+        row["better_than_first"] = None if one is first else list(better(one, first))
         if one.decides:
             row["log_rank_p"] = None if one is first else log_rank(one.survival(), first.survival())
         return row | {name: one.cost.get(name) for name in COSTS}
@@ -114,7 +112,7 @@ def better(one: Configuration, other: Configuration) -> Interval:
     if bool(one.numbers("score")) != bool(other.numbers("score")):  # one was made by another version
         ours, theirs = [seed[1:] for seed in ours], [seed[1:] for seed in theirs]
     rank = {seed: float(place) for place, seed in enumerate(sorted({*ours, *theirs}))}
-    return probability_of_improvement([[rank[seed] for seed in ours]], [[rank[seed] for seed in theirs]])
+    return probability_of_improvement([rank[seed] for seed in ours], [rank[seed] for seed in theirs])
 
 
 def _cell(value: Any) -> str:
@@ -124,7 +122,3 @@ def _cell(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or "-"
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _listed(interval: Interval) -> list[float | None]:
-    return [None if end is None else float(np.asarray(end)) for end in interval]

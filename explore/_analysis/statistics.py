@@ -24,10 +24,6 @@ RESAMPLES = 2000
 SEED = 0
 LEVEL = 0.95
 TAILS = (0.5 - LEVEL / 2, 0.5 + LEVEL / 2)
-POINTS_AT_ONCE = 1000  # of a curve, which bounds the memory of its resamples
-
-Statistic = Callable[..., Any]
-"""Called as `statistic(scores, axis=-1)`, like `np.mean`, `np.median` or `iqm`."""
 
 
 class Interval(NamedTuple):
@@ -46,35 +42,24 @@ class Band(NamedTuple):
     high: np.ndarray
 
 
-def iqm(scores: ArrayLike, axis: int | None = None) -> Any:
+def iqm(scores: ArrayLike, axis: int = -1) -> Any:
     """The interquartile mean: the mean of the scores without the lowest and the highest quarter.
 
-    A quarter of n scores is rounded down to whole ones, as in `scipy.stats.trim_mean` and rliable:
-    of 5 scores the middle 3 are left, of 3 or fewer all.
-    Agarwal et al. 2021, https://arxiv.org/abs/2108.13264
+    A quarter of n scores is rounded down, as in `scipy.stats.trim_mean` and rliable: of 5 scores the middle 3 are
+    left, of 3 or fewer all. Agarwal et al. 2021, https://arxiv.org/abs/2108.13264
     """
-    values = _finite(scores)
-    values = np.sort(values.ravel() if axis is None else np.moveaxis(values, axis, -1), axis=-1)
-    count = values.shape[-1]
-    return values[..., count // 4 : count - count // 4].mean(-1)
-
-
-def bootstrap(scores: ArrayLike, statistic: Statistic = np.mean, resamples: int = RESAMPLES) -> Interval:
-    """A statistic of one task's scores, one per seed, with its percentile bootstrap interval.
-
-    The interval is the middle 95% of what the statistic is for seeds drawn with replacement. Where
-    all scores are equal it has no width. Efron and Tibshirani 1993, chapter 13.
-    """
-    return stratified_bootstrap([scores], statistic, resamples)
+    values = np.sort(scores, axis=axis)
+    count = values.shape[axis]
+    return values.take(range(count // 4, count - count // 4), axis).mean(axis)
 
 
 def mean_interval(scores: ArrayLike) -> Interval:
-    """The mean over seeds with its bootstrap interval."""
-    return bootstrap(scores, np.mean)
+    """The mean of one task's scores, one per seed, with its bootstrap interval (Efron and Tibshirani 1993)."""
+    return stratified_bootstrap([scores], np.mean)
 
 
 def stratified_bootstrap(
-    tasks: Sequence[ArrayLike], statistic: Statistic = iqm, resamples: int = RESAMPLES
+    tasks: Sequence[ArrayLike], statistic: Callable[..., Any] = iqm, resamples: int = RESAMPLES
 ) -> Interval:
     """A statistic of the scores of several tasks `[task][seed]`, with its stratified bootstrap interval.
 
@@ -82,9 +67,9 @@ def stratified_bootstrap(
     one pool, like rliable's IQM; a task with more seeds weighs more. A task with one seed has no
     spread to draw from: then there is no interval. Agarwal et al. 2021, section 4.1.
     """
-    scores = _tasks(tasks, _finite)
+    scores = _scores(tasks)
     estimate = float(statistic(np.concatenate(scores), axis=-1))
-    if not _spread(scores):
+    if not _have_spread(scores):
         return Interval(None, estimate, None)
     rng = np.random.default_rng(SEED)
     drawn = [task[rng.integers(len(task), size=(resamples, len(task)))] for task in scores]
@@ -92,16 +77,23 @@ def stratified_bootstrap(
     return Interval(float(low), estimate, float(high))
 
 
-def mean_band(curves: ArrayLike, resamples: int = RESAMPLES) -> Band:
+def mean_band(*tasks: ArrayLike, resamples: int = RESAMPLES) -> Band:
     """The mean of curves `[seeds, points]`, with the bootstrap interval of each point by itself.
 
     Whole curves are drawn, so a seed is the same one at all points. A pointwise band may miss the
-    true curve at 5% of the points.
+    true curve at 5% of the points. Of several tasks it is the mean of their means, each with seeds of its own.
+    A point takes 16 kB of memory, so pass a long curve at some of its points.
     """
-    values = _finite(curves)
-    if values.ndim != 2:
-        raise ValueError(f"curves must be [seeds, points], got the shape {values.shape}")
-    return _mean_band([values], resamples)
+    curves = [_numbers(task) for task in tasks]
+    if any(task.ndim != 2 for task in curves):
+        raise ValueError(f"curves must be [seeds, points], got the shapes {[task.shape for task in curves]}")
+    estimate = np.mean([task.mean(0) for task in curves], axis=0)
+    if not _have_spread(curves):
+        return Band(np.full_like(estimate, np.nan), estimate, np.full_like(estimate, np.nan))
+    rng = np.random.default_rng(SEED)
+    means = np.mean([resample_means(task, rng, resamples) for task in curves], axis=0)
+    low, high = np.quantile(means, TAILS, axis=0)
+    return Band(low, estimate, high)
 
 
 def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike, resamples: int = RESAMPLES) -> Band:
@@ -110,32 +102,30 @@ def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike, resam
     Scores may be infinite. Agarwal et al. 2021, section 4.2 (the run-score distribution), and Dolan
     and Moré 2002, https://arxiv.org/abs/cs/0102001
     """
-    levels = _no_nan(thresholds)
-    return _mean_band([(task[:, None] > levels).astype(float) for task in _tasks(tasks, _no_nan)], resamples)
+    levels = _numbers(thresholds)
+    return mean_band(*(task[:, None] > levels for task in _scores(tasks, finite=False)), resamples=resamples)
 
 
-def probability_of_improvement(a: Sequence[ArrayLike], b: Sequence[ArrayLike], resamples: int = RESAMPLES) -> Interval:
-    """How likely a seed of `a` scores higher than one of `b`, as a mean over tasks `[task][seed]`.
+def resample_means(curves: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
+    """Means over seeds `[resamples, points]` of curves `[seeds, points]`, whose seeds are drawn with replacement."""
+    return _draw_counts(rng, len(curves), resamples) / len(curves) @ curves
 
-    On one task P(X > Y) + P(X = Y) / 2, the Mann-Whitney U over its largest value; the interval is
-    the stratified bootstrap's, which draws both sides' seeds. Scores may be infinite: minus the
-    episodes to solve, with -inf for a seed that never did, compares speed.
-    Agarwal et al. 2021, section 4.3.
+
+def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike, resamples: int = RESAMPLES) -> Interval:
+    """How likely one of our seeds scores higher than one of theirs.
+
+    It is P(X > Y) + P(X = Y) / 2, the Mann-Whitney U over its largest value; the bootstrap's interval
+    draws both sides' seeds. Scores may be infinite: minus the episodes to solve, with -inf for a seed
+    that never did, compares speed. Agarwal et al. 2021, section 4.3.
     """
-    ours, theirs = _tasks(a, _no_nan), _tasks(b, _no_nan)
-    if len(ours) != len(theirs):
-        raise ValueError(f"both sides must have the same tasks, got {len(ours)} and {len(theirs)}")
-    wins = [(x[:, None] > y) + 0.5 * (x[:, None] == y) for x, y in zip(ours, theirs)]  # [seeds of a, of b]
-    estimate = float(np.mean([task.mean() for task in wins]))
-    if not _spread([*ours, *theirs]):
+    x, y = _scores([ours, theirs], finite=False)
+    wins = (x[:, None] > y) + 0.5 * (x[:, None] == y)  # [our seeds, their seeds]
+    estimate = float(wins.mean())
+    if not _have_spread([x, y]):
         return Interval(None, estimate, None)
     rng = np.random.default_rng(SEED)
-    drawn = [
-        ((_drawn_times(rng, task.shape[0], resamples) @ task) * _drawn_times(rng, task.shape[1], resamples)).sum(-1)
-        / task.size
-        for task in wins
-    ]
-    low, high = np.quantile(np.mean(drawn, axis=0), TAILS)
+    of_ours, of_theirs = (_draw_counts(rng, seeds, resamples) for seeds in wins.shape)
+    low, high = np.quantile((of_ours @ wins * of_theirs).sum(-1) / wins.size, TAILS)
     return Interval(float(low), estimate, float(high))
 
 
@@ -173,13 +163,12 @@ def survival(solved_at: Sequence[float], censored_at: Sequence[float] = ()) -> K
     reached. It needs 5 seeds, since all n lie above the median with probability 0.5**n; the upper
     end needs at least 6.
     """
-    solved, censored = _episodes(solved_at), _episodes(censored_at)
+    _numbers([*solved_at, *censored_at])
+    solved, censored = np.array(solved_at, float), np.array(censored_at, float)
     seeds = len(solved) + len(censored)
-    if not seeds:
-        raise ValueError("survival needs at least one seed")
     from scipy import stats  # takes half a second to import
 
-    curve = stats.ecdf(_observations(solved, censored)).sf
+    curve = stats.ecdf(_censored(solved, censored)).sf
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of NaN in the band
         band = curve.confidence_interval(confidence_level=LEVEL, method="log-log")
@@ -205,133 +194,31 @@ def log_rank(a: KaplanMeier, b: KaplanMeier) -> float | None:
     from scipy import stats
 
     with np.errstate(invalid="ignore"):
-        result = stats.logrank(_observations(a.solved_at, a.censored_at), _observations(b.solved_at, b.censored_at))
+        result = stats.logrank(_censored(a.solved_at, a.censored_at), _censored(b.solved_at, b.censored_at))
     return None if np.isnan(result.pvalue) else float(result.pvalue)
 
 
-class Smoothed(NamedTuple):
-    """A smoothed curve, which may not be shown without its caption."""
-
-    values: np.ndarray
-    window: int
-    by: Literal["mean", "max"]
-
-    @property
-    def caption(self) -> str:
-        return f"{'mean' if self.by == 'mean' else 'maximum'} of the last {self.window} episodes"
-
-
-def smoothed(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") -> Smoothed:
-    """The mean of the last `window` values up to each, along the last axis; of fewer at the beginning."""
-    curve = _finite(values)
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window!r}")
-    if by not in ("mean", "max"):
-        raise ValueError(f'by must be "mean" or "max", got {by!r}')
+def smooth(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") -> np.ndarray:
+    """The mean, or the maximum, of the last `window` values up to each, along the last axis; of fewer at first."""
+    curve = _numbers(values)
     before = [(0, 0)] * (curve.ndim - 1) + [(window - 1, 0)]
     padded = np.pad(curve, before, constant_values=0.0 if by == "mean" else -np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, window, axis=-1)
     if by == "max":
-        return Smoothed(windows.max(-1), window, by)
-    return Smoothed(windows.sum(-1) / np.minimum(np.arange(curve.shape[-1]) + 1, window), window, by)
+        return windows.max(-1)
+    return windows.sum(-1) / np.minimum(np.arange(curve.shape[-1]) + 1, window)
 
 
-class PowerLaw(NamedTuple):
-    """y = factor * x ** exponent; the exponent's standard error is None for two points."""
-
-    exponent: float
-    standard_error: float | None
-    factor: float
-
-
-def power_law(x: ArrayLike, y: ArrayLike) -> PowerLaw:
-    """The straight line through log y against log x, by least squares.
-
-    The standard error is the textbook one, of independent errors on the log scale. Points of one
-    growing curve, such as cumulative regret, are not independent: fit one curve per seed, and take
-    the spread over seeds.
-    """
-    xs, ys = _finite(x), _finite(y)
-    if xs.ndim != 1 or xs.shape != ys.shape or len(np.unique(xs)) < 2:
-        raise ValueError("a power law needs as many x as y, and at least two different x")
-    if xs.min() <= 0 or ys.min() <= 0:
-        raise ValueError("a power law needs numbers above 0")
-    u, v = np.log(xs), np.log(ys)
-    spread = ((u - u.mean()) ** 2).sum()
-    exponent = ((u - u.mean()) * v).sum() / spread
-    intercept = v.mean() - exponent * u.mean()
-    free = len(u) - 2
-    residuals = ((v - intercept - exponent * u) ** 2).sum()
-    error = float(np.sqrt(residuals / free / spread)) if free else None
-    return PowerLaw(float(exponent), error, float(np.exp(intercept)))
-
-
-def growth_along(x: ArrayLike, curves: ArrayLike, resamples: int = RESAMPLES) -> Interval:
-    """The exponent of the power law through the mean of seeds' curves `[seeds, points]`, with its bootstrap interval.
-
-    Seeds are drawn whole, since the points of one growing curve are not independent.
-    """
-    values = _finite(curves)
-    seeds = len(values)
-    exponent = power_law(x, values.mean(0)).exponent
-    if seeds < 2:
-        return Interval(None, exponent, None)
-    times = _drawn_times(np.random.default_rng(SEED), seeds, resamples) / seeds
-    return _growth(x, exponent, times @ values)
-
-
-def growth_across(x: ArrayLike, samples: Sequence[ArrayLike], resamples: int = RESAMPLES) -> Interval:
-    """The same through the means of samples, one `[seeds]` for each x, each drawn by itself.
-
-    Where seeds of one sample are related to those of another, the interval is a little too wide.
-    """
-    values = _tasks(samples, _finite)
-    exponent = power_law(x, [sample.mean() for sample in values]).exponent
-    if not _spread(values):
-        return Interval(None, exponent, None)
-    rng = np.random.default_rng(SEED)
-    means = [_drawn_times(rng, len(sample), resamples) @ sample / len(sample) for sample in values]
-    return _growth(x, exponent, np.stack(means, -1))
-
-
-def _growth(x: ArrayLike, exponent: float, means: np.ndarray) -> Interval:
-    """The interval of slopes of means `[resamples, points]`; a mean of 0, which few seeds may give, has none."""
-    u = np.log(_finite(x))
-    u = u - u.mean()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slopes = (np.log(means) * u).sum(-1) / (u**2).sum()
-    slopes = slopes[np.isfinite(slopes)]
-    if not slopes.size:
-        return Interval(None, exponent, None)
-    low, high = np.quantile(slopes, TAILS)
-    return Interval(float(low), exponent, float(high))
-
-
-def _mean_band(tasks: Sequence[np.ndarray], resamples: int) -> Band:
-    """The mean over tasks of the mean over seeds of curves `[task][seeds, points]`."""
-    estimate = np.mean([task.mean(0) for task in tasks], axis=0)
-    low, high = np.full((2, len(estimate)), np.nan)
-    if not _spread(tasks):
-        return Band(low, estimate, high)
-    rng = np.random.default_rng(SEED)
-    times = [_drawn_times(rng, len(task), resamples) / len(task) for task in tasks]
-    for start in range(0, len(estimate), POINTS_AT_ONCE):
-        part = slice(start, start + POINTS_AT_ONCE)
-        drawn = np.mean([weights @ task[:, part] for weights, task in zip(times, tasks)], axis=0)
-        low[part], high[part] = np.quantile(drawn, TAILS, axis=0)
-    return Band(low, estimate, high)
-
-
-def _drawn_times(rng: np.random.Generator, seeds: int, resamples: int) -> np.ndarray:
+def _draw_counts(rng: np.random.Generator, seeds: int, resamples: int) -> np.ndarray:
     """How often each seed is drawn in each resample, `[resamples, seeds]`."""
     return rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
 
 
-def _spread(tasks: Sequence[np.ndarray]) -> bool:
+def _have_spread(tasks: Sequence[np.ndarray]) -> bool:
     return all(len(task) > 1 for task in tasks)
 
 
-def _observations(solved: np.ndarray, censored: np.ndarray) -> Any:
+def _censored(solved: np.ndarray, censored: np.ndarray) -> Any:
     from scipy import stats
 
     return stats.CensoredData(uncensored=solved, right=censored)
@@ -349,29 +236,16 @@ def _median(episodes: np.ndarray, unsolved: np.ndarray) -> float | None:
     return (float(episodes[at_half.argmax()]) + after) / 2
 
 
-def _tasks(tasks: Sequence[ArrayLike], checked: Callable[[ArrayLike], np.ndarray]) -> list[np.ndarray]:
+def _scores(tasks: Sequence[ArrayLike], finite: bool = True) -> list[np.ndarray]:
     """One array of scores per task."""
-    scores = [checked(task) for task in tasks]
-    if not scores or any(task.ndim != 1 for task in scores):
+    scores = [_numbers(task, finite) for task in tasks]
+    if any(task.ndim != 1 for task in scores):
         raise ValueError("scores must be one number per seed, [seed] for a task and [task][seed] for several")
     return scores
 
 
-def _episodes(values: Sequence[float]) -> np.ndarray:
-    return _finite(values) if len(values) else np.empty(0)
-
-
-def _finite(values: ArrayLike) -> np.ndarray:
-    array = _no_nan(values)
-    if not np.isfinite(array).all():
-        raise ValueError("infinite where a finite number is wanted")
-    return array
-
-
-def _no_nan(values: ArrayLike) -> np.ndarray:
+def _numbers(values: ArrayLike, finite: bool = True) -> np.ndarray:
     array = np.asarray(values, float)
-    if not array.size:
-        raise ValueError("no numbers")
-    if np.isnan(array).any():
-        raise ValueError("NaN among the numbers")
+    if not array.size or np.isnan(array).any() or (finite and np.isinf(array).any()):
+        raise ValueError(f"expected {'finite ' if finite else ''}numbers, got none, NaN or infinity")
     return array

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shlex
 from typing import Any
 
@@ -37,8 +36,9 @@ class Plugins(Command):
         add_plugins(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
+        from explore._analysis.report.plugin_sections import PLUGIN_SECTIONS
         from explore._cli.parser import COMMANDS
-        from explore._cli.plugin_commands import load_commands
+        from explore._cli.plugin_commands import PLUGIN_COMMANDS
         from explore._cli.tables import print_rows
         from explore._config.discovery import discover
 
@@ -50,10 +50,12 @@ class Plugins(Command):
         print_rows(rows)
         if registry.failed:
             print()
-            failed = [(failure.name, failure.source, failure.reason) for failure in registry.failed]
-            print_rows([("failed", "source", "reason"), *failed])
-        commands, failures = load_commands(COMMANDS)
-        print(f"\ncommands of plugins: {', '.join(commands) or 'none'}", *failures, sep="\n")
+            print_rows([("failed", "source", "reason"), *registry.failed])
+        for what, (found, failures) in {
+            "commands of plugins": PLUGIN_COMMANDS.load_all(COMMANDS),
+            "sections of reports by plugins": PLUGIN_SECTIONS.load_all(),
+        }.items():
+            print(f"\n{what}: {', '.join(found) or 'none'}", *failures, sep="\n")
 
 
 class Components(Command):
@@ -92,11 +94,20 @@ class Describe(Command):
         import inspect
 
         from explore._cli.tables import make_console, print_rows
-        from explore._config.parameters import parameters
+        from explore._config.checks import ROOT
+        from explore._config.discovery import discover
+        from explore._config.parameters import ARGUMENTS, parameters
+        from explore._running.experiment import Experiment
 
-        cls, origin = _find_class(arguments.name, arguments.plugins)
-        about = re.sub(r"\n*^Args:\n(?:[ ]+.*\n?|\n)+", "\n", inspect.getdoc(cls) or "", flags=re.MULTILINE)
-        make_console().print(f"{arguments.name} ({origin})\n\n{about.strip()}")
+        found: dict[str, tuple[type, str]] = {ROOT: (Experiment, "the root of a configuration")}
+        for one in discover(arguments.plugins).components.values():
+            found[one.selector] = one.cls, f"plugin {one.plugin}, {one.source}"
+        name = arguments.name
+        if name not in found:
+            raise UserError(f"unknown component {name!r}{suggest(name, found)}")
+        cls, origin = found[name]
+        about = ARGUMENTS.sub("", inspect.getdoc(cls) or "").strip()
+        make_console().print(f"{name} ({origin})\n\n{about}")
         known = [(one.name, _default(one), one.annotation, one.documentation) for one in parameters(cls).values()]
         if known:
             print()
@@ -119,21 +130,6 @@ class NewPlugin(Command):
         paths, commands = new_plugin(arguments.name, arguments.slot, arguments.out, arguments.plugins)
         print(*paths, sep="\n")
         print("\nNext:", f"cd {shlex.quote(os.path.dirname(paths[0]))}", *commands, sep="\n  ")
-
-
-def _find_class(name: str, plugins: list[str]) -> tuple[type, str]:
-    """A component by its name, and where it comes from."""
-    from explore._config.configuration import ROOT
-    from explore._config.discovery import discover
-
-    components = discover(plugins).components
-    if name == ROOT:
-        from explore._running.experiment import Experiment
-
-        return Experiment, "the root of a configuration"
-    if name not in components:
-        raise UserError(f"unknown component {name!r}{suggest(name, [ROOT, *components])}")
-    return components[name].cls, f"plugin {components[name].plugin}, {components[name].source}"
 
 
 def _default(parameter: Any) -> str:

@@ -30,8 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     try:
+        if any("\0" in word for word in argv):
+            raise UserError("there is a zero byte in an argument")
         arguments = build_parser(argv).parse_args(argv)
-        arguments._command.run(arguments)
+        vars(arguments).pop("_command").run(arguments)
         sys.stdout.flush()  # a closed pipe shows here, not when Python exits
     except (UserError, RunFailed) as error:
         if isinstance(error, RunFailed) and error.__cause__ and os.environ.get("EXPLORE_TRACEBACK"):

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from explore import __version__
 from explore._cli import lookup_commands, read_commands, run_commands, sweep_commands
-from explore._cli.plugin_commands import find_commands, load_command, load_commands
+from explore._cli.plugin_commands import PLUGIN_COMMANDS
 from explore._messages import note
 from explore.commands import Command
 from explore.errors import UserError
@@ -49,9 +49,9 @@ def build_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
 def _plugin_commands(argv: Sequence[str]) -> dict[str, type[Command]]:
     if argv and argv[0] in COMMANDS:
         return {}
-    if argv and argv[0] in (entries := find_commands(COMMANDS)[0]):
-        return {argv[0]: load_command(entries[argv[0]])}
-    found, failures = load_commands(COMMANDS)
+    if argv and argv[0] in (entries := PLUGIN_COMMANDS.find(COMMANDS)[0]):
+        return {argv[0]: PLUGIN_COMMANDS.load(entries[argv[0]])}
+    found, failures = PLUGIN_COMMANDS.load_all(COMMANDS)
     for failure in failures:
         note(failure)
     return found

@@ -25,7 +25,11 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
 
 
 def add_seeds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", metavar="SEEDS", help="e.g. 0-4 or 0,3,7")
+    parser.add_argument("--seeds", metavar="SEEDS", type=parse_seeds, help="e.g. 0-4 or 0,3,7")
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="resume even if the results may differ")
 
 
 class Run(Command):
@@ -36,64 +40,38 @@ class Run(Command):
         parser.add_argument("--out", metavar="DIR", help="the folder for the run; without --resume it must not exist")
         about = "resume the run in DIR (or that of --out) from its latest checkpoint"
         parser.add_argument("--resume", metavar="DIR", nargs="?", const="", help=about)
-        parser.add_argument("--force", action="store_true", help="resume even if the results may differ")
+        add_force(parser)
         add_seeds(parser)
         add_experiment(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        if arguments.resume is None:
-            if arguments.config is None:
-                raise UserError("name a configuration to run, or a folder: --resume DIR (see explore run --help)")
-            if arguments.force:
-                raise UserError("--force goes with --resume")
-        elif arguments.resume:
-            _place_resume(arguments)
-        elif arguments.config is None and arguments.out is None:
+        config, out, resume = arguments.config, arguments.out, arguments.resume
+        if resume is None and config is None:
+            raise UserError("name a configuration to run, or a folder: --resume DIR (see explore run --help)")
+        if resume is None and arguments.force:
+            raise UserError("--force goes with --resume")
+        if resume and config is None and out is not None:
+            config = resume  # of `--resume CONFIG --out DIR`
+        elif resume and out is not None and os.path.realpath(out) != os.path.realpath(resume):
+            raise UserError(f"--resume {resume} and --out {out} name two folders; one is enough")
+        out = out or resume or None
+        if resume is not None and config is None and not out:
             raise UserError("--resume what? Name the folder of the run: explore run --resume DIR")
-        seeds = parse_seeds(arguments.seeds) if arguments.seeds is not None else None
-        _run(arguments, arguments.config, arguments.out, seeds=seeds, resume=arguments.resume is not None)
+
+        from explore._running.run import run
+
+        run(**vars(arguments) | {"config": config, "out": out, "resume": resume is not None})
 
 
 class Resume(Command):
     summary = "resume a run from its latest checkpoint"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("folder", metavar="RUN", help="the folder of a run")
-        parser.add_argument("--force", action="store_true", help="resume even if the results may differ")
+        parser.add_argument("out", metavar="RUN", help="the folder of a run")
+        add_force(parser)
         add_experiment(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        _run(arguments, None, arguments.folder, seeds=None, resume=True)
+        from explore._running.run import run
 
-
-def _place_resume(arguments: argparse.Namespace) -> None:
-    """Puts what follows `--resume` where it belongs: it names a folder, or the configuration if none was named yet."""
-    value, out = arguments.resume, arguments.out
-    is_config = out is not None or (value.endswith(".gin") and not os.path.isdir(value))
-    if arguments.config is None and is_config:
-        arguments.config = value
-    elif out is not None and os.path.realpath(out) != os.path.realpath(value):
-        raise UserError(f"--resume {value} and --out {out} name two folders; one is enough")
-    else:
-        arguments.out = value
-
-
-def _run(
-    arguments: argparse.Namespace, config: str | None, out: str | None, *, seeds: tuple[int, ...] | None, resume: bool
-) -> None:
-    if any("\0" in name for name in (config, out) if name):
-        raise UserError("there is a zero byte in a name")
-
-    from explore._running.run import run
-
-    run(
-        config,
-        bindings=arguments.bindings,
-        seeds=seeds,
-        out=out,
-        resume=resume,
-        force=arguments.force,
-        plugins=arguments.plugins,
-        quiet=arguments.quiet,
-        allow_imports=arguments.allow_imports,
-    )
+        run(**vars(arguments), resume=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from explore._cli.run_commands import add_experiment, add_seeds
-from explore._config.seeds import parse_seeds
 from explore.commands import Command
 from explore.errors import UserError
 
@@ -19,7 +17,7 @@ class Sweep(Command):
         add("recipes", metavar="CONFIG.gin", nargs="+", help="files or names of recipes; or one FILE.toml, a sweep")
         add("--vary", metavar="VALUES", action="append", default=[], help='"slot.Name.parameter = [v1, v2, ...]"')
         add("--out", metavar="DIR", help="the folder for the sweep; cells that are done are not run again")
-        add("--jobs", metavar="N", help="cells that run at a time; default: one per core")
+        add("--jobs", metavar="N", type=_parse_jobs, help="cells that run at a time; default: one per core")
         add("--launcher", metavar="NAME", default="local", help="local (default), ray or a plugin's")
         add("--address", metavar="ADDRESS", help="of the cluster that the launcher is to use")
         add("--yes", action="store_true", help="run a grid of many cells")
@@ -27,23 +25,12 @@ class Sweep(Command):
         add_experiment(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        seeds = parse_seeds(arguments.seeds) if arguments.seeds is not None else None
-        if arguments.jobs is not None and not re.fullmatch(r"[1-9]\d{0,5}", arguments.jobs, re.ASCII):
-            raise UserError(f"--jobs must be an integer of at least 1, got {arguments.jobs!r}")
-
         from explore._sweeps.sweeper import sweep
 
-        sweep(
-            arguments.recipes,
-            vary=arguments.vary,
-            bindings=arguments.bindings,
-            seeds=seeds,
-            out=arguments.out,
-            plugins=arguments.plugins,
-            jobs=int(arguments.jobs) if arguments.jobs is not None else None,
-            launcher=arguments.launcher,
-            address=arguments.address,
-            yes=arguments.yes,
-            quiet=arguments.quiet,
-            allow_imports=arguments.allow_imports,
-        )
+        sweep(**vars(arguments))
+
+
+def _parse_jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) < 1_000_000:
+        raise UserError(f"--jobs must be an integer of at least 1, got {text!r}")
+    return int(text)

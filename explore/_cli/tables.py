@@ -25,38 +25,21 @@ def make_table(*columns: str) -> Table:
 
 def print_rows(rows: Sequence[Sequence[str]], split_at: int | None = None) -> None:
     """Prints a table, the header first; one that is too wide as two, the second from column `split_at` on."""
-    console = make_console()
-    tables = [_fill(rows)]
-    if split_at is not None and _measure(tables[0], console) > console.width:
-        tables = [_fill([row[:split_at] for row in rows]), _fill([[row[0], *row[split_at:]] for row in rows])]
+    console, whole_words = make_console(), split_at is not None
+    tables = [_fill(rows, whole_words)]
+    unbroken = console.options.update(width=100_000)
+    if split_at is not None and console.measure(tables[0], options=unbroken).maximum > console.width:
+        halves = [row[:split_at] for row in rows], [[row[0], *row[split_at:]] for row in rows]
+        tables = [_fill(half, whole_words) for half in halves]
     for table in tables:
-        if split_at is not None:
-            _break_between_words(table, console)
-        console.print(table)
+        console.print(table, crop=False)
 
 
-def _fill(rows: Sequence[Sequence[str]]) -> Table:
+def _fill(rows: Sequence[Sequence[str]], whole_words: bool) -> Table:
     header, *lines = rows
     table = make_table(*header)
     for line in lines:
         table.add_row(*line)
+    for column, *cells in zip(table.columns, *rows) if whole_words else ():
+        column.min_width = max(len(word) for cell in cells for word in [*cell.split(), ""])
     return table
-
-
-def _measure(table: Table, console: Console) -> int:
-    """The width of a table whose lines are not broken."""
-    return console.measure(table, options=console.options.update(width=100_000)).maximum
-
-
-def _break_between_words(table: Table, console: Console) -> None:
-    """Makes the widest columns as narrow as they need to be, but none narrower than its longest word."""
-    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
-    widths = [max(map(len, cells)) for cells in texts]
-    words = [max(len(word) for cell in cells for word in cell.split()) for cells in texts]
-    excess = _measure(table, console) - console.width
-    if 0 < excess <= sum(widths) - sum(words):
-        for _ in range(excess):
-            widest = max((k for k in range(len(widths)) if widths[k] > words[k]), key=widths.__getitem__)
-            widths[widest] -= 1
-        for column, width in zip(table.columns, widths):
-            column.width = width

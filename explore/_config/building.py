@@ -11,35 +11,40 @@ _registered: dict[str, type] = {}
 """What was registered with gin last, by gin's name for it."""
 
 
-def register(classes: Mapping[str, tuple[str, Any]]) -> dict[tuple[str, str], Any]:
+Place = tuple[str, str]
+"""The scope and the name of a component."""
+
+
+def register(classes: Mapping[str, tuple[str, Any]]) -> tuple[dict[Place, Any], list[tuple[Place, Exception]]]:
     """Makes these classes, each under gin's name for it and with ours, all that gin can build.
 
-    Returns a dict that will hold the latest object of each, by (scope, name).
+    Returns what will hold the latest object of each, and the exceptions of what could not be made, innermost first.
     """
     gin.clear_config()
     for selector, stand_in in _registered.items():  # gin can only add; a name may now mean another class
         gin.config._REGISTRY.pop(selector)
         gin.config._INVERSE_REGISTRY.pop(stand_in)
     _registered.clear()
-    made: dict[tuple[str, str], Any] = {}
+    made: dict[Place, Any] = {}
+    failures: list[tuple[Place, Exception]] = []
     for selector, (name, cls) in classes.items():
         module, _, last = selector.rpartition(".")
-        _registered[selector] = _make_stand_in(cls, name, made)
+        _registered[selector] = _make_stand_in(cls, name, made, failures)
         gin.register(last, module=module)(_registered[selector])
-    return made
+    return made, failures
 
 
-def _make_stand_in(cls: type, name: str, made: dict[tuple[str, str], Any]) -> type:
-    """A subclass that makes objects of `cls` and keeps the latest; an exception gets the attribute `making`."""
+def _make_stand_in(cls: type, name: str, made: dict[Place, Any], failures: list[tuple[Place, Exception]]) -> type:
+    """A subclass that makes objects of `cls` and keeps the latest, or the exception: gin raises a copy of that."""
 
     def make(stand_in: type, *args: Any, **kwargs: Any) -> Any:
         place = gin.current_scope_str(), name
         try:
             made[place] = cls(*args, **kwargs)
         except Exception as error:
-            if not hasattr(error, "making"):  # the innermost counts
-                error.making = place  # type: ignore[attr-defined]
+            failures.append((place, error))
             raise
+        failures.clear()  # of parts that it did without
         return made[place]
 
     names = {key: getattr(cls, key) for key in ("__module__", "__name__", "__qualname__", "__doc__")}

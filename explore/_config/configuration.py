@@ -1,6 +1,6 @@
 """From a gin file to the objects it names, and back to a file that repeats them.
 
-    config = load("gin/pins_cartpole.gin", ["experiment.episodes = 10"], discover())
+    config = Config("gin/pins_cartpole.gin", ["experiment.episodes = 10"], discover(), root=Experiment)
     experiment = config.build()
     config.text()  # the complete configuration, defaults included
 
@@ -15,13 +15,14 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import gin
 from gin import config_parser
 
-from explore._config.building import list_foreign, register
+from explore._config.building import Place, list_foreign, register
 from explore._config.checks import ROOT, Checker
 from explore._config.discovery import Registry
 from explore._config.gin_files import (
@@ -36,40 +37,12 @@ from explore._config.gin_files import (
     list_leaves,
     map_leaves,
     read_file,
-    read_text,
+    read_option,
 )
 from explore._config.parameters import parameters
-from explore._config.tracebacks import describe, name_plugin_that_raised, without_gin
+from explore._config.tracebacks import describe, name_plugin_that_raised
 from explore._messages import suggest, to_one_line
 from explore.errors import RunFailed, UserError
-
-
-def load(
-    config: str | Path | None,
-    bindings: Sequence[str],
-    registry: Registry,
-    *,
-    allow_imports: bool = False,
-    root: type | None = None,
-) -> Config:
-    """Reads and checks a file (or a recipe by its name) and then the bindings of `-b`.
-
-    `root` is what `experiment` stands for, by default `explore._running.experiment.Experiment`.
-    """
-    if root is None:
-        from explore._running.experiment import Experiment  # which imports this module
-
-        root = Experiment
-    statements = list(read_file(find_file(config))) if config is not None else []
-    if config is not None and not statements:
-        raise UserError(f"{config} is empty: it binds nothing")
-    for text in bindings:
-        place = f'-b "{to_one_line(text)}"'
-        bound = list(read_text(text, lambda line, place=place: place, Path()))  # type: ignore[misc]
-        if not bound:
-            raise UserError(f"{place} binds nothing; write slot.Name.parameter = value")
-        statements += bound
-    return Config(statements, registry, root, allow_imports)
 
 
 def _import(statement: config_parser.ImportStatement, where: str, allowed: bool) -> str:
@@ -84,13 +57,36 @@ def _import(statement: config_parser.ImportStatement, where: str, allowed: bool)
     return text
 
 
+def _read(config: str | Path | None, bindings: Sequence[str]) -> list[tuple[Any, str]]:
+    """The statements of a file (or a recipe by its name), and then those of `-b`."""
+    statements = list(read_file(find_file(config))) if config is not None else []
+    if config is not None and not statements:
+        raise UserError(f"{config} is empty: it binds nothing")
+    for text in bindings:
+        bound = list(read_option("-b", text))
+        if not bound:
+            raise UserError(f'-b "{to_one_line(text)}" binds nothing; write slot.Name.parameter = value')
+        statements += bound
+    return statements
+
+
 class Config:
     """A checked configuration: `build` makes its objects, `text` and `unused` tell what became of it.
 
-    gin is global, so only the components of the latest `build` of a process can still be called.
+    `root` is the class of what `experiment` stands for. gin is global, so only the components of the
+    latest `build` of a process can still be called.
     """
 
-    def __init__(self, statements: Sequence[tuple[Any, str]], registry: Registry, root: type, allow_imports: bool):
+    def __init__(
+        self,
+        config: str | Path | None,
+        bindings: Sequence[str],
+        registry: Registry,
+        *,
+        root: type,
+        allow_imports: bool = False,
+    ):
+        statements = _read(config, bindings)
         self._registry = registry
         self._imports = [
             _import(statement, where, allow_imports)
@@ -105,8 +101,8 @@ class Config:
         checker = Checker(self._parameters, registry)
         self._macros: dict[str, tuple[Any, str]] = {}  # name -> value and place
         self._used_macros: set[str] = set()
-        self._built: dict[tuple[str, str], set[str]] = {}  # (scope, name) -> parameters that gin filled
-        self._made: dict[tuple[str, str], Any] = {}  # (scope, name) -> the latest object
+        self._built: dict[Place, set[str]] = {}  # the parameters of each that gin filled
+        self._made: dict[Place, Any] = {}  # the latest object of each component
 
         written = []
         for statement, where in statements:
@@ -130,16 +126,16 @@ class Config:
         """Builds the experiment with all its components; a mistake of the user is a `UserError`."""
         selectors = {name: self._selector(name) for name in self._known}
         own = (ROOT, *self._registry.components)
-        self._made = register({selectors[name]: (name, self._known[name]) for name in own})
+        self._made, failures = register({selectors[name]: (name, self._known[name]) for name in own})
         gin.parse_config([str(replace(one, name=selectors[one.name])) for one in self._bindings.values()])
         gin.finalize()
         try:
             root = gin.get_configurable(selectors[ROOT])()
         except Exception as error:
-            explained = self._explain(error)
-            if explained is None:
+            place, raised = failures[0] if failures else (None, error)
+            if (explained := self._explain(raised, place)) is None:
                 raise
-            raise explained from error
+            raise explained from raised
         names = {selector: name for name, selector in selectors.items()}
         filled = gin.config._OPERATIVE_CONFIG.items()  # public only as a text, without what gin cannot write
         self._built = {(scope, names[selector]): set(used) for (scope, selector), used in filled if selector in names}
@@ -148,27 +144,19 @@ class Config:
     def text(self) -> str:
         """The complete configuration of what was built, in the order of building, without what has no effect."""
         blocks = ["\n".join(self._imports)] if self._imports else []
-        idle = self._list_idle()
-        for (scope, name), used in self._built.items():
-            found = [self._find_binding(scope, name, parameter) for parameter in self._parameters[name]]
-            kept = [one for one in found if one and one.parameter in used and (scope, name, one.parameter) not in idle]
+        for place, bindings in groupby(self._list_filled(), key=lambda filled: filled[0]):
+            kept = [one for _, one, reason in bindings if not reason]
             width = max((len(one.parameter) for one in kept), default=0)
             lines = [f"  {format_binding(one.parameter.ljust(width), one.value)}" for one in kept]
             if lines:
-                blocks.append("\n".join([f"{add_scope(scope, name)}:", *lines]))
+                blocks.append("\n".join([f"{add_scope(*place)}:", *lines]))
         return "\n\n".join(blocks) + "\n"
 
     def unused(self) -> list[str]:
         """The bindings that had no effect on what was built, each with its place."""
-        idle = self._list_idle()
-        reasons: dict[tuple[str, str, str], str] = {}
-        used = set()
-        for (scope, name), filled in self._built.items():
-            for one in filter(None, (self._find_binding(scope, name, parameter) for parameter in filled)):
-                if reason := idle.get((scope, name, one.parameter)):
-                    reasons[one.key] = f": {reason}"
-                else:
-                    used.add(one.key)
+        filled = [(one.key, reason) for _, one, reason in self._list_filled()]
+        used = {key for key, reason in filled if not reason}
+        reasons = {key: f": {reason}" for key, reason in filled if reason}
         notes = [
             f"{one.where}: {one} has no effect in this run{reasons.get(one.key, '')}"
             for one in self._bindings.values()
@@ -179,13 +167,14 @@ class Config:
             notes.append(f"{where}: the macro {name} is not used (a parameter is bound as slot.Name.{name})")
         return notes
 
-    def _list_idle(self) -> dict[tuple[str, str, str], str]:
-        """The parameters (scope, name, parameter) without effect, according to the components, and why."""
-        return {
-            (*place, parameter): reason
-            for place, made in self._made.items()
-            for parameter, reason in getattr(made, "unused_parameters", dict)().items()
-        }
+    def _list_filled(self) -> Iterator[tuple[Place, Binding, str]]:
+        """What filled the parameters of each component (scope, name) that was built; and if without effect, why."""
+        for (scope, name), filled in self._built.items():
+            idle: dict[str, str] = getattr(self._made.get((scope, name)), "unused_parameters", dict)()
+            for parameter in self._parameters[name]:
+                one = self._find_binding(scope, name, parameter)
+                if one and parameter in filled:
+                    yield (scope, name), one, idle.get(parameter, "")
 
     def _resolve(self, value: Any, where: str, within: tuple[str, ...] = ()) -> Any:
         """A value with its macros replaced by theirs."""
@@ -228,17 +217,16 @@ class Config:
             return name
         return f"{re.sub(r'[^A-Za-z0-9_.]|^(?=[0-9])', '_', component.plugin)}.{name}"
 
-    def _explain(self, error: Exception) -> Exception | None:
+    def _explain(self, raised: Exception, place: Place | None) -> Exception | None:
         """What a constructor raised, as the user's mistake with its place; None if it is a bug of ours."""
-        raised = without_gin(error)
         message = to_one_line(raised)
         if isinstance(raised, UserError | RunFailed):
             return type(raised)(message)
         if isinstance(raised, RecursionError):
             return self._find_circle()
-        if not hasattr(raised, "making"):
+        if place is None:
             return UserError(f"an imported module raises {describe(raised)}") if self._imports else None
-        scope, name = raised.making
+        scope, name = place
         where = self._place(name, scope, message)
         if isinstance(raised, MemoryError | RuntimeError) and "alloc" in message:
             return UserError(f"{where}{name} needs more memory than there is: {message}")

@@ -17,19 +17,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dm_env
 import pluggy
 from explore_plugins import BUILT_INS
 
 from explore import __version__, hooks
-from explore._config.fingerprint import fingerprint
 from explore._config.tracebacks import describe, find_line
 from explore._messages import short_path, suggest, to_one_line
 from explore.errors import UserError
 from explore.hooks import SLOTS
 from explore.interfaces import BASE_CLASSES
+
+HOOKS = [name for name in vars(hooks) if name.startswith("explore_")]
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,8 @@ class Plugin:
     module: Any = field(repr=False)
     components: tuple[Component, ...]
 
-    @property
-    def sha256(self) -> str | None:
-        """Of its code, as it is now."""
-        return fingerprint(self.module)
 
-
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A plugin that could not be loaded, and why, in one line."""
 
     name: str
@@ -74,15 +69,6 @@ class Failure:
 
     def __str__(self) -> str:
         return f"plugin {self.name} ({self.source}) is left out: {self.reason}"
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    name: str
-    source: str
-    version: str
-    load: Callable[[], Any]
-    named: bool = False  # by the user
 
 
 class Registry:
@@ -112,76 +98,77 @@ class Registry:
             for plugin in plugins:
                 self._manager.unregister(plugin)
 
-    def add(self, candidate: _Candidate) -> None:
+    def add(self, name: str, source: str, version: str, load: Callable[[], Any]) -> None:
         """Loads a plugin, or raises `UserError` with the reason and changes nothing."""
-        module = _call(candidate.load, "raises {} when imported")
+        module = _call(load, "raises {} when imported")
         if self._manager.is_registered(module):
             return
         for other in self.plugins:
-            if other.name == candidate.name:
-                raise UserError(f"another plugin is already called {candidate.name!r}: {other.source}")
-        components = self._read_components(candidate, self._read_hooks(module))
+            if other.name == name:
+                raise UserError(f"another plugin is already called {name!r}: {other.source}")
+        components = self._read_components(name, source, self.list_hooks(module))
         try:
-            self._manager.register(module, candidate.name)
+            self._manager.register(module, name)
         except pluggy.PluginValidationError as error:  # a hook with arguments that its spec lacks
             raise UserError(to_one_line(error)) from None
-        version = getattr(module, "__version__", candidate.version)
         self.components |= components
-        self.plugins.append(Plugin(candidate.name, candidate.source, version, module, tuple(components.values())))
+        version = getattr(module, "__version__", version)
+        self.plugins.append(Plugin(name, source, version, module, tuple(components.values())))
 
-    def _read_hooks(self, module: Any) -> dict[str, Any]:
+    def list_hooks(self, module: Any) -> dict[str, Any]:
         """The functions by which a plugin implements hooks, by the names of these."""
         marked = {name: self._manager.parse_hookimpl_opts(module, name) for name in dir(module)}
         implemented = {opts["specname"] or name: getattr(module, name) for name, opts in marked.items() if opts}
-        known = [name for name in vars(hooks) if name.startswith("explore_")]
-        for name in implemented:
-            if name not in known:
-                raise UserError(f"there is no hook {name!r}{suggest(name, known)}")
+        for name in implemented.keys() - set(HOOKS):
+            raise UserError(f"there is no hook {name!r}{suggest(name, HOOKS)}")
         if not implemented:
             raise UserError("it defines no hook: mark a function such as explore_environments with @hookimpl")
         return implemented
 
-    def _read_components(self, plugin: _Candidate, implemented: Mapping[str, Any]) -> dict[str, Component]:
+    def _read_components(self, plugin: str, source: str, implemented: Mapping[str, Any]) -> dict[str, Component]:
         found: dict[str, Component] = {}
-        for slot, cls in _list_classes(implemented):
-            check_class(cls, slot)
-            new = Component(slot, cls.__name__, cls, plugin.name, plugin.source)
-            owner = (self.components | found).get(new.selector)
-            if owner:
-                supplier = f"{owner.plugin} ({owner.source})"
-                raise UserError(
-                    f"{new.selector} is supplied by {supplier} already, so {plugin.name} cannot supply it too"
-                )
-            found[new.selector] = new
+        for slot, hook in SLOTS.items():
+            classes = _call(implemented[hook], hook + " raises {}") if hook in implemented else []
+            if not isinstance(classes, list | tuple):
+                raise UserError(f"{hook} must return a list of classes, not {classes!r}")
+            for cls in classes:
+                check_class(cls, slot)
+                new = Component(slot, cls.__name__, cls, plugin, source)
+                if owner := (self.components | found).get(new.selector):
+                    supplier = f"{owner.plugin} ({owner.source})"
+                    raise UserError(
+                        f"{new.selector} is supplied by {supplier} already, so {plugin} cannot supply it too"
+                    )
+                found[new.selector] = new
         return found
 
 
 def discover(plugins: Sequence[str] = ()) -> Registry:
     """All plugins there are; `plugins` are the user's own, each a `.py` file or a module's name."""
     registry = Registry()
-    for candidate in _find_candidates(plugins):
+    for name, source, version, load in _find_plugins(plugins):
         try:
-            registry.add(candidate)
+            registry.add(name, source, version, load)
         except UserError as error:
-            if candidate.named:
-                raise UserError(f"plugin {candidate.source}: {error}") from error.__cause__
-            registry.failed.append(Failure(candidate.name, candidate.source, str(error)))
+            if source in plugins:
+                raise UserError(f"plugin {source}: {error}") from error.__cause__
+            registry.failed.append(Failure(name, source, str(error)))
     return registry
 
 
-def _find_candidates(plugins: Sequence[str]) -> Iterator[_Candidate]:
+def _find_plugins(plugins: Sequence[str]) -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
+    """The name, the source and the version of each plugin, and what loads it."""
     for name in BUILT_INS:
-        yield _Candidate(name, "built in", __version__, partial(importlib.import_module, name))
+        yield name, "built in", __version__, partial(importlib.import_module, name)
     for entry in sorted(importlib.metadata.entry_points(group="explore"), key=lambda entry: entry.name):
-        source, version = "entry point", ""
-        if entry.dist:
-            source, version = f"entry point ({entry.dist.name} {entry.dist.version})", entry.dist.version
-        yield _Candidate(entry.name, source, version, entry.load)
+        assert entry.dist is not None
+        source = f"entry point ({entry.dist.name} {entry.dist.version})"
+        yield entry.name, source, entry.dist.version, entry.load
     for given in plugins:
         if given.endswith(".py"):
-            yield _Candidate(Path(given).stem, given, "", partial(_import_file, Path(given)), named=True)
+            yield Path(given).stem, given, "", partial(_import_file, Path(given))
         else:
-            yield _Candidate(given, given, "", partial(_import_module, given), named=True)
+            yield given, given, "", partial(_import_module, given)
 
 
 def _import_file(path: Path) -> Any:
@@ -218,16 +205,6 @@ def _call(function: Callable[[], Any], complaint: str) -> Any:
         raise UserError(f"it does not parse: {error.msg} ({where})") from error
     except (Exception, SystemExit) as error:
         raise UserError(complaint.format(describe(error)) + find_line(error)) from error
-
-
-def _list_classes(implemented: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The slot and the class of each component that these hooks return."""
-    for slot, hook in SLOTS.items():
-        if hook in implemented:
-            classes = _call(implemented[hook], hook + " raises {}")
-            if not isinstance(classes, list | tuple):
-                raise UserError(f"{hook} must return a list of classes, not {classes!r}")
-            yield from ((slot, cls) for cls in classes)
 
 
 def check_class(cls: Any, slot: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from gin import config_parser
 
 from explore._messages import short_path, suggest, to_one_line
 from explore.errors import UserError
-from explore.hooks import SLOTS
+
+NOTATION = "a string is written in quotes, a component as @slot.Name, and True, False and None with a capital letter"
 
 
 @dataclass(frozen=True)
@@ -122,15 +122,6 @@ class _Delegate(config_parser.ParserDelegate):
         return Macro(macro_name)
 
 
-def _advise(token: str) -> str:
-    """What to write instead of a word that is no value."""
-    if token in SLOTS:
-        return f"a component is written @{token}.Name"
-    if token in ("true", "false", "none"):
-        return f"write {token.capitalize()}"
-    return "a string is written in quotes"
-
-
 Statements = Iterator[tuple[Any, str]]
 """gin's statements, each with the place where it is written."""
 
@@ -143,17 +134,24 @@ def list_recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.gin"))}
 
 
-def find_file(config: str | Path) -> Path:
-    path = Path(config)
-    if not str(config):
-        raise UserError("the name of the configuration is empty")
-    if _is_file(path):
+def find_file(config: str | Path, folder: Path = Path()) -> Path:
+    """A file, relative to a folder, or a recipe by its name."""
+    path, stem = folder / config, Path(config).name.removesuffix(".gin")
+    recipes = list_recipes()
+    if os.path.isfile(path):
         return path
-    if path.parent == Path() and path.name.removesuffix(".gin") in list_recipes():
-        return list_recipes()[path.name.removesuffix(".gin")]
+    if Path(config).parent == Path() and stem in recipes:
+        return recipes[stem]
     if os.path.isdir(path):
         raise UserError(f"{config} is a folder; name the file, e.g. {path / 'config.gin'}")
-    raise UserError(f"there is no configuration {str(config)!r}{suggest(path.stem, list_recipes())}")
+    beside = {other.stem for other in path.parent.glob("*.gin")}
+    raise UserError(f"there is no configuration {str(config)!r}{suggest(stem, recipes.keys() | beside)}")
+
+
+def name_run(config: str | Path) -> str:
+    """What a run of a configuration is called: as the file, or as the folder of another run."""
+    path = Path(config)
+    return path.resolve().parent.name if path.name == "config.gin" else path.stem
 
 
 def read_file(path: Path, includers: tuple[Path, ...] = ()) -> Statements:
@@ -175,16 +173,19 @@ def read_text(text: str, place: Callable[[int], str], folder: Path, includers: t
         if not isinstance(statement, config_parser.IncludeStatement):
             yield statement, where
             continue
-        path = folder / statement.filename
-        name = statement.filename
-        if not _is_file(path) and name.endswith(".gin") and name[:-4] in list_recipes():
-            path = list_recipes()[name[:-4]]
-        if not _is_file(path):
-            near = suggest(path.name, (other.name for other in path.parent.glob("*.gin")))
-            raise UserError(f"{where}: there is no file {short_path(path)} to include{near}")
+        try:
+            path = find_file(statement.filename, folder)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
         if path.resolve() in includers:
             raise UserError(f"{where}: {short_path(path)} includes itself")
         yield from read_file(path, includers)
+
+
+def read_option(option: str, text: str) -> Statements:
+    """The statements that follow an option of the command line, such as `-b`."""
+    place = f'{option} "{to_one_line(text)}"'
+    return read_text(text, lambda line: place, Path())
 
 
 def _parse(text: str, place: Callable[[int], str]) -> list[Any]:
@@ -192,15 +193,12 @@ def _parse(text: str, place: Callable[[int], str]) -> list[Any]:
     try:
         statements = list(config_parser.ConfigParser(text, _Delegate()))
     except SyntaxError as error:
-        token = re.search(r"Failed to parse token '(.*)'", error.msg)
-        problem = f"{token[1]!r} is not a value; {_advise(token[1])}" if token else error.msg
-        raise UserError(f"{place(error.lineno or 1)}: syntax error: {to_one_line(problem)}") from None
+        problem = error.msg.splitlines()[-1].strip()  # an earlier line has Python's own words
+        raise UserError(f"{place(error.lineno or 1)}: syntax error: {problem} ({NOTATION})") from None
     except tokenize.TokenError as error:
         message, (line, _) = error.args
         raise UserError(f"{place(line)}: syntax error: {message}") from None
-    except RecursionError:
-        raise UserError(f"{place(1)}: syntax error: brackets within brackets, too many to read") from None
-    except TypeError as error:  # a list as the key of a dict
+    except (RecursionError, TypeError) as error:  # brackets within brackets, a list as the key of a dict
         raise UserError(f"{place(1)}: syntax error: {to_one_line(error)}") from None
     for statement in statements:
         if isinstance(statement, config_parser.BindingStatement) and not _is_value(statement.value):
@@ -212,13 +210,6 @@ def _parse(text: str, place: Callable[[int], str]) -> list[Any]:
 
 def _is_value(value: Any) -> bool:
     return is_literal(map_leaves(value, lambda leaf: None if isinstance(leaf, Macro) else leaf))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a zero byte in it
-        return False
 
 
 def read_bindings(text: str) -> dict[str, str]:

@@ -13,6 +13,8 @@ from typing import Any
 from explore._config.gin_files import Reference
 from explore.interfaces import BASE_CLASSES
 
+ARGUMENTS = re.compile(r"^Args:\n((?:[ ]+.*\n?|\n)+)", re.MULTILINE)
+"""The block of a docstring that describes parameters."""
 SUPPLIED = ("spec", "streams", "seed", "device")  # a component gets these from the core, not from gin
 
 
@@ -116,7 +118,7 @@ def _describe(hint: Any, many: bool = False) -> str:
 
 def _argument_docs(docstring: str) -> dict[str, str]:
     """The block `Args:` of a docstring: name -> text."""
-    block = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", docstring, re.MULTILINE)
+    block = ARGUMENTS.search(docstring)
     found: dict[str, str] = {}
     name = ""
     for line in inspect.cleandoc(block[1]).splitlines() if block else ():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from explore import hooks
 from explore._messages import short_path, to_one_line
-from explore.errors import RunFailed
+from explore.errors import RunFailed, UserError
 
 if TYPE_CHECKING:
     from explore._config.discovery import Registry
@@ -19,8 +20,22 @@ if TYPE_CHECKING:
 SKIPPED = re.compile(rf"<frozen |[/\\]importlib[/\\]|{re.escape(str(Path(__file__).parent))}")
 
 
+@contextmanager
+def plugin_errors(registry: Registry) -> Iterator[None]:
+    """Within it, what a plugin's code raises becomes a `RunFailed` with the plugin's name and the line."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        failure = name_plugin_that_raised(error, registry)
+        if failure is error:
+            raise
+        raise failure from error
+
+
 def name_plugin_that_raised(error: BaseException, registry: Registry) -> BaseException:
     """The failure to report if it was a plugin's code that raised, else the exception itself."""
+    if isinstance(error, UserError | RunFailed):
+        return error
     frames = list(traceback.walk_tb(error.__traceback__))[::-1]  # innermost first
     owners = _list_owners(registry)
     for file in (frame.f_code.co_filename for frame, _ in frames):
@@ -35,7 +50,7 @@ def name_plugin_that_raised(error: BaseException, registry: Registry) -> BaseExc
 
 def describe(error: BaseException) -> str:
     """The type and the message of an exception in one line."""
-    return to_one_line(f"{type(error).__name__}: {without_gin(error)}")
+    return to_one_line(f"{type(error).__name__}: {error}")
 
 
 def find_line(error: BaseException, file: str | None = None) -> str:
@@ -46,14 +61,6 @@ def find_line(error: BaseException, file: str | None = None) -> str:
     return f" ({short_path(file)}:{lines[-1]})" if lines else ""
 
 
-def without_gin(error: BaseException) -> BaseException:
-    """The exception that was raised: gin raises a copy of it, with what gin was calling appended to the message."""
-    raised = error.__context__
-    while type(error).__bases__ == (type(raised),) and type(error).__name__ == type(raised).__name__:
-        error, raised = raised, raised.__context__  # type: ignore[assignment, union-attr]
-    return error
-
-
 def _list_owners(registry: Registry) -> dict[str, list[tuple[type | CodeType, str]]]:
     """For each file of plugins that are not built in: their classes and hooks in it, with their names."""
     owners: dict[str, list[tuple[type | CodeType, str]]] = {}
@@ -61,12 +68,10 @@ def _list_owners(registry: Registry) -> dict[str, list[tuple[type | CodeType, st
         if component.source != "built in":
             file = getattr(sys.modules.get(component.cls.__module__), "__file__", None) or ""
             owners.setdefault(file, []).append((component.cls, f"{component.selector} of plugin {component.plugin}"))
-    foreign = {plugin.name for plugin in registry.plugins if plugin.source != "built in"}
-    for hook in (name for name in vars(hooks) if name.startswith("explore_")):
-        for implementation in getattr(registry.hook, hook).get_hookimpls():
-            code: Any = getattr(implementation.function, "__code__", None)
-            if code is not None and implementation.plugin_name in foreign:
-                owners.setdefault(code.co_filename, []).append((code, f"{hook} of plugin {implementation.plugin_name}"))
+    for plugin in (plugin for plugin in registry.plugins if plugin.source != "built in"):
+        for hook, function in registry.list_hooks(plugin.module).items():
+            if code := getattr(function, "__code__", None):
+                owners.setdefault(code.co_filename, []).append((code, f"{hook} of plugin {plugin.name}"))
     return owners
 
 

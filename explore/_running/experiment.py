@@ -6,12 +6,15 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dm_env
 import numpy as np
 import torch
 
+from explore._config.configuration import Config
+from explore._config.discovery import Registry
 from explore._running.description import describe
 from explore._running.loop import Progress, evaluate_episode, train
 from explore._running.regret import Regret
@@ -23,6 +26,13 @@ from explore.interfaces import Agent, Judge, Observer, Spec
 from explore.streams import Streams, global_generators, integer_seed
 
 MOST_SEEDS = 1_000_000
+
+
+def load(
+    config: str | Path | None, bindings: Sequence[str], registry: Registry, *, allow_imports: bool = False
+) -> Config:
+    """The checked configuration of an experiment, whose `build` makes it."""
+    return Config(config, bindings, registry, root=Experiment, allow_imports=allow_imports)
 
 
 class Experiment:
@@ -69,7 +79,9 @@ class Experiment:
         self.observers = [observer() for observer in observers]
         self._build_task(environment)
         self._build_agent(agent, _check_device(device))
-        self.columns = self._list_columns()
+        measured = {"regret": self.regret, "evaluation": self.evaluate_every}
+        own = [name for name, measure in measured.items() if measure is not None]
+        self.columns = episode_columns(self.agent.columns, self.judges[0].columns, own)
         self.description = describe(self.environments[0], self.judges[0], self.columns)
         self.progress = Progress(np.zeros(len(self.seeds), np.int64))
         self.visits = track_visits(self.environments[0], len(self.seeds))
@@ -102,12 +114,6 @@ class Experiment:
         self.agent: Agent = agent(self.spec, Streams(self.seeds), device)  # type: ignore[call-arg]
         tells_policy = type(self.agent).policy is not Agent.policy
         self.regret = Regret(models) if models and tells_policy else None
-
-    def _list_columns(self) -> tuple[str, ...]:
-        """The columns of `episodes.csv`."""
-        measured = {"regret": self.regret, "evaluation": self.evaluate_every}
-        own = [name for name, there in measured.items() if there is not None]
-        return episode_columns(self.agent.columns, self.judges[0].columns, own)
 
     @property
     def has_checkpoints(self) -> bool:
@@ -150,16 +156,16 @@ class Experiment:
     def isolated(self) -> Iterator[None]:
         """The threads of a run; and the generators that belong to everyone (torch's, numpy's, Python's) seeded,
         for what a plugin may draw from them. Afterwards all is as before."""
-        threads, before = torch.get_num_threads(), capture(global_generators(), "generators")
-        torch.set_num_threads(self.threads)
-        torch.manual_seed(self.seeds[0] % 2**64)
-        np.random.seed(self.seeds[0] % 2**32)
-        random.seed(self.seeds[0])
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            restore(global_generators(), before, "generators")
+        threads = torch.get_num_threads()
+        with preserve_generators():
+            torch.set_num_threads(self.threads)
+            torch.manual_seed(self.seeds[0] % 2**64)
+            np.random.seed(self.seeds[0] % 2**32)
+            random.seed(self.seeds[0])
+            try:
+                yield
+            finally:
+                torch.set_num_threads(threads)
 
     def state_dict(self) -> dict[str, Tree]:
         """All that changes in a run, as it is between episodes; raises `Unsavable`."""
@@ -186,6 +192,16 @@ class Experiment:
             "visits": self.visits,
             "generators": global_generators(),
         }
+
+
+@contextmanager
+def preserve_generators() -> Iterator[None]:
+    """Leaves the generators that belong to everyone as they were."""
+    before = capture(global_generators(), "the global generators")
+    try:
+        yield
+    finally:
+        restore(global_generators(), before, "the global generators")
 
 
 @dataclass

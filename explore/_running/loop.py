@@ -70,18 +70,15 @@ def train(
         progress.steps += lanes.lengths
         if visits is not None:
             visits.end(progress.episode, lanes.returns, lanes.lengths)
-        metrics = agent.metrics()
-        rows = [
+        metrics, measured = agent.metrics(), measure(progress.episode)
+        yield [
             {"seed": seed, "episode": progress.episode, "return": lanes.returns[lane]}
             | {"length": int(lanes.lengths[lane]), "steps": int(progress.steps[lane])}
             | {name: column[lane] for name, column in metrics.items()}
             | judges[lane].episode(lanes.returns[lane])
+            | {name: column[lane] for name, column in measured.items()}
             for lane, seed in enumerate(seeds)
         ]
-        for name, column in measure(progress.episode).items():
-            for row, number in zip(rows, column):
-                row[name] = number
-        yield rows
 
 
 def play_episode(

@@ -7,19 +7,19 @@ environments are tried for what a run asks of them: beliefs for pictures, and a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import Any, SupportsFloat
 
 import dm_env
 import numpy as np
 
+from explore._config.discovery import Registry
+from explore._config.tracebacks import plugin_errors
 from explore._learning.preflight import make_up_observations
+from explore._running.experiment import Experiment, preserve_generators
 from explore._running.visits import beliefs
 from explore._state import Misfit, Unsavable, capture, restore
 from explore.errors import UserError
 from explore.streams import Streams, global_generators
-
-if TYPE_CHECKING:
-    from explore._running.experiment import Experiment
 
 ADVICE = "; give it state_dict and load_state_dict"
 STEPS, MOST_STEPS = 100, 1100  # an environment plays so many steps and on to the end of the episode, or at most these
@@ -34,6 +34,17 @@ def preflight(experiment: Experiment) -> None:
         check_environment_resumes(lambda: experiment.build_environment(experiment.seeds[0]), name)
 
 
+def try_before_run(experiment: Experiment, registry: Registry) -> None:
+    """Has `preflight` try an experiment; says what to do about what fails, and in whose plugin."""
+    try:
+        with plugin_errors(registry):
+            preflight(experiment)
+    except Unsavable as error:
+        settings = {"minutes": experiment.checkpoint_minutes, "every": experiment.checkpoint_every}
+        off = [f'-b "experiment.checkpoint_{name} = None"' for name, value in settings.items() if value is not None]
+        raise UserError(f"{error}; or do without checkpoints: {' '.join(off)}") from error
+
+
 def check_beliefs(experiment: Experiment) -> None:
     """Raises `UserError` unless the agent's beliefs can be recorded."""
     observations = make_up_observations(experiment.spec, Streams(experiment.seeds)["check"], 2).numpy()
@@ -43,35 +54,27 @@ def check_beliefs(experiment: Experiment) -> None:
         raise UserError(str(error)) from error
 
 
+@preserve_generators()
 def check_environment_resumes(build: Callable[[], dm_env.Environment], name: str) -> None:
     """Raises `Unsavable` unless a new environment, given the state of another, continues as that one does.
 
     It is played, since state that cannot be seen, such as a counter of the class or in a closure, shows
     only in what the environment does. Raises `UserError` if a timestep breaks the environment's own specs.
     """
-    generators = global_generators()
-    before = capture(generators, "the global generators")
-    try:
-        _play_twice(build, name, generators)
-    finally:
-        restore(generators, before, "the global generators")
-
-
-def _play_twice(build: Callable[[], dm_env.Environment], name: str, generators: dict[str, Any]) -> None:
     policy = np.random.default_rng(0)
     first = build()
     actions = first.action_spec().num_values
     _, _, over = _play(first, policy, actions, over=True)
     if not over:
         return  # its episodes are long, and checkpoints are taken between episodes
-    tree, globally = capture(first, name), capture(generators, "the global generators")
+    tree, generators = capture(first, name), capture(global_generators(), "the global generators")
     try:
         second = restore(build(), tree, name)
     except Misfit as misfit:
         raise Unsavable(str(misfit)) from misfit
-    restore(generators, globally, "the global generators")
+    restore(global_generators(), generators, "the global generators")
     moves, expected, _ = _play(first, policy, actions, over)
-    restore(generators, globally, "the global generators")
+    restore(global_generators(), generators, "the global generators")
     try:
         same = all(to_bytes(_move(second, move)) == known for move, known in zip(moves, expected))
     except Exception as error:

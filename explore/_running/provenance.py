@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
+import explore_plugins
 import torch
-from explore_plugins import BUILT_INS
 
 from explore import __version__
 from explore._config.discovery import Registry
@@ -23,6 +24,7 @@ from explore._config.same_results import WHEN_RESUMED, relevant_bindings
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
+INSTALLED = ("site-packages", "dist-packages")
 
 
 def provenance(registry: Registry) -> dict[str, Any]:
@@ -36,17 +38,39 @@ def provenance(registry: Registry) -> dict[str, Any]:
         "versions": versions,
         "code": _own_code(),
         "plugins": [
-            {"name": p.name, "version": p.version, "source": p.source, "sha256": p.sha256} for p in registry.plugins
+            {"name": p.name, "version": p.version, "source": p.source, "sha256": fingerprint(p.module)}
+            for p in registry.plugins
         ],
     }
 
 
 def _own_code() -> str:
     """A digest of the code of explore and its built-in plugins: in a checkout the version says little."""
+    folders = Path(__file__).parents[1], Path(explore_plugins.__file__).parent
+    return _digest(file for folder in folders for file in folder.rglob("*.py"))
+
+
+def fingerprint(module: Any) -> str | None:
+    """The SHA-256 of a plugin's code: all of its package, or its file with what that imports from beside it.
+
+    What lies beside an installed file is everybody's, and none of its own.
+    """
+    if not getattr(module, "__file__", None):
+        return None
+    file = Path(module.__file__).resolve()
+    package = sys.modules.get((module.__package__ or "").partition(".")[0])
+    if init := getattr(package, "__file__", None):
+        return _digest(Path(init).resolve().parent.rglob("*.py"))
+    finder = ModuleFinder([] if file.parent.name in INSTALLED else [str(file.parent)])
+    finder.run_script(str(file))
+    files = [getattr(found, "__file__", None) for found in finder.modules.values()]
+    return _digest(Path(name) for name in files if name)
+
+
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    plugins = [Path(file) for name in BUILT_INS if (file := getattr(sys.modules.get(name), "__file__", None))]
-    for path in sorted([*Path(__file__).parents[1].rglob("*.py"), *plugins]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for file in sorted(files):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -61,25 +85,19 @@ def machine() -> str:
 
 def describe_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences between two provenances that change results, each in words: `torch 2.12.0 (now 2.13.0)`."""
-    differing = [
-        f"{name} {then['versions'].get(name)} (now {version})"
-        for name, version in now["versions"].items()
-        if name not in HARMLESS and then["versions"].get(name) != version
-    ]
-    if then.get("machine") != now["machine"]:
-        differing.append(f"processor {then.get('machine')} (now {now['machine']})")
-    if then["versions"].get("explore") == now["versions"]["explore"] and then.get("code") != now["code"]:
-        differing.append("explore (edited since)")
-    plugins = {plugin["name"]: plugin for plugin in now["plugins"]}
-    for plugin in _foreign(then):
-        name = plugin.get("name")
-        if name not in plugins:
-            differing.append(f"plugin {name} (now missing)")
-        elif plugin.get("version") != plugins[name]["version"]:
-            differing.append(f"plugin {name} {plugin.get('version')} (now {plugins[name]['version']})")
-        elif plugin.get("sha256") != plugins[name]["sha256"]:
-            differing.append(f"plugin {name} (edited since)")
-    return differing
+    (old, old_code), (new, new_code) = _read_versions(then), _read_versions(now)
+    changed = [name for name in old if old[name] != new.get(name)]
+    edited = [name for name in old_code if name not in changed and old_code[name] != new_code.get(name)]
+    described = [f"{name} {old[name]} (now {new.get(name, 'missing')})" for name in changed]
+    return described + [f"{name} (edited since)" for name in edited]
+
+
+def _read_versions(info: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The versions of all that changes results, and digests of the code that may change without its version."""
+    plugins = {f"plugin {plugin['name']}": plugin for plugin in _foreign(info)}
+    versions = {name: version for name, version in info["versions"].items() if name not in HARMLESS}
+    versions |= {"processor": info.get("machine")} | {name: plugins[name].get("version") for name in plugins}
+    return versions, {"explore": info.get("code")} | {name: plugins[name].get("sha256") for name in plugins}
 
 
 def describe_changed_bindings(before: str, after: str) -> list[str]:

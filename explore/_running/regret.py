@@ -44,21 +44,16 @@ def policy_values(transitions: np.ndarray, rewards: np.ndarray, policy: np.ndarr
     return _values(transitions, rewards, lambda stage, values: (policy[:, stage] * values).sum(-1))
 
 
-def expected(weights: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Sums over next states: `[lanes, states, actions, next states]` and `[lanes, next states]`.
-
-    No matrix product: the last bits of that may depend on a lane's neighbours.
-    """
-    return np.einsum("lxay,ly->lxa", weights, later)
-
-
 def _values(
-    transitions: np.ndarray, rewards: np.ndarray, chosen: Callable[[int, np.ndarray], np.ndarray]
+    transitions: np.ndarray, rewards: np.ndarray, choose: Callable[[int, np.ndarray], np.ndarray]
 ) -> np.ndarray:
+    """Values by a sweep backwards; `choose` makes those of the states of a stage from those of their actions."""
     values = np.zeros(rewards.shape[:-1])
     later = np.zeros(rewards.shape[:1] + rewards.shape[2:3])
     for stage in reversed(range(rewards.shape[1])):
-        later = values[:, stage] = chosen(stage, rewards[:, stage] + expected(transitions[:, stage], later))
+        # no matrix product: the last bits of that may depend on a lane's neighbours
+        following = np.einsum("lxay,ly->lxa", transitions[:, stage], later)
+        later = values[:, stage] = choose(stage, rewards[:, stage] + following)
     return values
 
 

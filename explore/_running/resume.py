@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-from explore._config.configuration import Config
-from explore._config.discovery import Registry, discover
+from explore._config.discovery import Registry
 from explore._messages import note
 from explore._running.experiment import Experiment
-from explore._running.provenance import describe_changed_bindings, describe_changes, list_user_plugins, provenance
-from explore._running.request import Request, try_before_run
-from explore._running.trainer import Trainer
+from explore._running.provenance import describe_changed_bindings, describe_changes, list_user_plugins
 from explore._state import Misfit
 from explore._storage.checkpoints import Damaged
 from explore._storage.episodes_csv import EpisodesFile
@@ -23,54 +18,85 @@ from explore._storage.run_writer import RunWriter
 from explore.errors import UserError
 
 
-def resume_run(folder: Path, request: Request, force: bool) -> Run:
-    """Resumes the run in a folder, and returns it when it is done."""
-    with closing(RunWriter.open_for_resume(folder, request.quiet)) as writer:
-        run = writer.run
-        registry = discover(request.plugins) if force else discover_plugins_of(run, request.plugins)
-        loaded = _load(run, request, registry)
-        experiment: Experiment = loaded.build()
-        for remark in loaded.unused():
-            note(remark)
-        after, checkpoint = find_checkpoint(run, to_resume=True) or (0, None)
-        made_with = provenance(registry)
-        differing = _list_differences(run, request, checkpoint, loaded.text(), made_with)
-        _check_resumable(run, experiment, checkpoint, [] if force else differing)
-        try_before_run(experiment, registry)
-        with experiment.isolated():
-            if checkpoint is not None:
-                _restore(experiment, checkpoint, f"the checkpoint of episode {after} in {run.folder}")
-            if _is_done(run, experiment, after):
-                return run
-            if experiment.episodes != run.info["episodes"] and "schedule." in loaded.text():
-                note(f"schedules now run over {experiment.episodes} episodes, no longer {run.info['episodes']}")
-            command = made_with.pop("command")
-            writer.resume(
-                after,
-                checkpoint["rows"] if checkpoint is not None else None,
-                config=loaded.text(),
-                command=command,
-                forced=differing,
-                episodes=experiment.episodes,
-                **(made_with if differing or checkpoint is None else {}),
+class Resumption:
+    """An experiment, newly built with a configuration, that continues a run from its latest usable checkpoint."""
+
+    def __init__(self, writer: RunWriter, experiment: Experiment, config: str, made_with: Mapping[str, Any]):
+        self.writer, self.run, self.experiment = writer, writer.run, experiment
+        self.config, self.made_with = config, made_with
+        self.checkpoint = find_checkpoint(self.run, to_resume=True)
+        self.after = self.checkpoint["episode"] if self.checkpoint else 0
+        if self.checkpoint is None:
+            self.changes = describe_changed_bindings(self.run.config, config)
+        else:
+            self.changes = describe_changes(self.run.info, made_with)
+            self.changes += describe_changed_bindings(self.checkpoint["config"], config)
+
+    def check(self, force: bool) -> None:
+        """Raises `UserError` unless the results are those of an uninterrupted run, or `force` allows others."""
+        run = self.run
+        done = int(max(run.episodes["episode"], default=0))
+        if self.checkpoint is None and done > 1:  # to begin again would remove episodes, the first one excepted
+            raise UserError(f"{run.folder} has {done} episodes but no checkpoint to resume from; {_begin_again(run)}")
+        if self.changes and not force:
+            raise UserError(
+                f"{run.folder} cannot be resumed exactly: it was made with {'; '.join(self.changes)}. "
+                "Undo that, or resume it all the same with --force"
             )
-            note(f"{run.folder} is resumed after episode {after} of {experiment.episodes}")
-            Trainer(experiment, writer, registry, request.resume_command(run.folder)).train()
-    return run
+        if list(self.experiment.columns) != run.info["columns"]:
+            raise UserError(f"{run.folder} cannot be resumed: episodes.csv would have other columns")
+
+    def restore(self) -> bool:
+        """Puts experiment and folder where the checkpoint was taken; False if there is nothing left to run."""
+        run, episodes = self.run, self.experiment.episodes
+        if self.checkpoint is not None:
+            self._restore_experiment(self.checkpoint)
+        if episodes < self.after:
+            raise UserError(f"{run.folder} has {self.after} episodes already, experiment.episodes = {episodes}")
+        if self.experiment.is_over and run.info["status"] == "done" and (run.folder / "summary.json").exists():
+            note(f"{run.folder} is done, {self._describe_end()}")
+            return False
+        if episodes != run.info["episodes"] and "schedule." in self.config:
+            note(f"schedules now run over {episodes} episodes, no longer {run.info['episodes']}")
+        made_with = dict(self.made_with)
+        command = made_with.pop("command")
+        self.writer.resume(
+            self.after,
+            self.checkpoint["rows"] if self.checkpoint else None,
+            config=self.config,
+            command=command,
+            forced=self.changes,
+            episodes=episodes,
+            **(made_with if self.changes or self.checkpoint is None else {}),
+        )
+        note(f"{run.folder} is resumed after episode {self.after} of {episodes}")
+        return True
+
+    def _restore_experiment(self, checkpoint: Mapping[str, Any]) -> None:
+        try:
+            self.experiment.load_state_dict(checkpoint)
+            if self.experiment.progress.episode != self.after:
+                raise Misfit(f"it is at episode {self.experiment.progress.episode}")
+        except (Misfit, Damaged) as error:
+            where = f"the checkpoint of episode {self.after} in {self.run.folder}"
+            raise UserError(f"{where} does not fit the configuration: {error}") from error
+
+    def _describe_end(self) -> str:
+        if self.after < self.experiment.episodes:
+            return f"since every seed had solved its task by episode {self.after}"
+        extension = f'-b "experiment.episodes = {2 * self.after}"'
+        return f"with {self.after} episodes; to extend it, add for example {extension}"
 
 
-def discover_plugins_of(run: Run, plugins: list[str]) -> Registry:
-    """All plugins with these, which must include those of the run: what a folder says loads no code."""
-    registry = discover(plugins)
+def check_plugins(run: Run, registry: Registry) -> None:
+    """Raises `UserError` if a plugin of the run is missing: what a folder says loads no code."""
     for plugin in list_user_plugins(run.info):
-        if plugin.get("name") not in {known.name for known in registry.plugins}:
-            name, source = plugin.get("name"), plugin.get("source")
-            raise UserError(f"{run.folder} was made with the plugin {name}; add -p {source}")
-    return registry
+        if plugin["name"] not in {known.name for known in registry.plugins}:
+            raise UserError(f"{run.folder} was made with the plugin {plugin['name']}; add -p {plugin['source']}")
 
 
-def find_checkpoint(run: Run, to_resume: bool = False) -> tuple[int, dict[str, Any]] | None:
-    """The newest checkpoint that is whole, with its episode; None if there is none at all.
+def find_checkpoint(run: Run, to_resume: bool = False) -> dict[str, Any] | None:
+    """The newest checkpoint that is whole; None if there is none at all.
 
     `to_resume` skips those whose rows `episodes.csv` has lost. Notes which cannot be used, and raises
     `UserError` if none can, rather than let the run begin again.
@@ -88,9 +114,9 @@ def find_checkpoint(run: Run, to_resume: bool = False) -> tuple[int, dict[str, A
             continue
         for damage in damages:
             note(damage)
-        return episode, content
+        return content
     if damages:
-        raise UserError(f"{'; '.join(damages)}; to begin again: {_command_to_begin(run)}")
+        raise UserError(f"{'; '.join(damages)}; {_begin_again(run)}")
     return None
 
 
@@ -115,61 +141,5 @@ def _read_checkpoint(run: Run, episode: int, to_resume: bool) -> dict[str, Any]:
     return dict(content)
 
 
-def _load(run: Run, request: Request, registry: Registry) -> Config:
-    own = run.folder / "config.gin"
-    if request.config is None and not own.exists():
-        raise UserError(f"{run.folder} is damaged: it has no config.gin")
-    return request.load(registry, own)
-
-
-def _list_differences(
-    run: Run, request: Request, checkpoint: Mapping[str, Any] | None, config: str, made_with: Mapping[str, Any]
-) -> list[str]:
-    """What the results depend on that is not as it was, each in words."""
-    if checkpoint is not None:
-        return [*describe_changes(run.info, made_with), *describe_changed_bindings(checkpoint["config"], config)]
-    return describe_changed_bindings(run.config, config) if request.config is not None or request.bindings else []
-
-
-def _check_resumable(
-    run: Run, experiment: Experiment, checkpoint: Mapping[str, Any] | None, differing: list[str]
-) -> None:
-    if checkpoint is None:
-        done = int(max(run.episodes["episode"], default=0))
-        if done > 1:  # the first checkpoint comes after the first episode; to begin again would remove the others
-            lost = f"{run.folder} has {done} episodes but no checkpoint to resume from"
-            raise UserError(f"{lost}; to begin again: {_command_to_begin(run)}")
-    if differing:
-        raise UserError(
-            f"{run.folder} cannot be resumed exactly: it was made with {'; '.join(differing)}. "
-            "Undo that, or resume it all the same with --force"
-        )
-    if list(experiment.columns) != run.info["columns"]:
-        raise UserError(f"{run.folder} cannot be resumed: episodes.csv would have other columns")
-
-
-def _restore(experiment: Experiment, checkpoint: Mapping[str, Any], where: str) -> None:
-    try:
-        experiment.load_state_dict(checkpoint)
-        if experiment.progress.episode != checkpoint["episode"]:
-            raise Misfit(f"it is at episode {experiment.progress.episode}")
-    except (Misfit, Damaged) as error:
-        raise UserError(f"{where} does not fit the configuration: {error}") from error
-
-
-def _is_done(run: Run, experiment: Experiment, after: int) -> bool:
-    """Whether nothing is left to do, which is noted."""
-    if experiment.episodes < after:
-        raise UserError(f"{run.folder} has {after} episodes already, experiment.episodes = {experiment.episodes}")
-    if not (experiment.is_over and run.info["status"] == "done" and (run.folder / "summary.json").exists()):
-        return False
-    if after < experiment.episodes:
-        note(f"{run.folder} is done, since every seed had solved its task by episode {after}")
-    else:
-        extension = f'-b "experiment.episodes = {2 * after}"'
-        note(f"{run.folder} is done, with {after} episodes; to extend it, add for example {extension}")
-    return True
-
-
-def _command_to_begin(run: Run) -> str:
-    return shlex.join(["explore", "run", str(run.folder / "config.gin")])
+def _begin_again(run: Run) -> str:
+    return f"to begin again: {shlex.join(['explore', 'run', str(run.folder / 'config.gin')])}"

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from explore._config import configuration
+from explore._config.configuration import Config
 from explore._config.discovery import discover
-from explore._config.gin_files import format_binding
+from explore._config.gin_files import format_binding, name_run
 from explore._messages import note
-from explore._running.experiment import Experiment
+from explore._running.experiment import load
+from explore._running.preflight import try_before_run
 from explore._running.provenance import provenance
-from explore._running.request import Request, try_before_run
-from explore._running.resume import discover_plugins_of, find_checkpoint, resume_run
+from explore._running.resume import Resumption, check_plugins, find_checkpoint
 from explore._running.trainer import Trainer
 from explore._state import Misfit, restore
 from explore._storage.checkpoints import Damaged
 from explore._storage.run_folder import Run
-from explore._storage.run_writer import RunWriter
+from explore._storage.run_writer import RunWriter, find_latest
 from explore.errors import FolderTaken, UserError
 from explore.interfaces import Agent
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of `explore run`."""
+
+    config: str | Path | None  # None: that of the folder
+    folder: Path | None
+    bindings: list[str]
+    plugins: list[str]
+    quiet: bool
+    allow_imports: bool
+    resume: bool
+    force: bool
+
+    @property
+    def resumes(self) -> bool:
+        """Whether there is a run to resume, so that none begins."""
+        return self.folder is not None and self.resume and (self.config is None or (self.folder / "run.json").exists())
+
+    def resume_command(self, folder: Path) -> str:
+        place = f"./{folder}" if str(folder).startswith("-") else str(folder)
+        words = ["explore", "run", "--resume", place, *(word for plugin in self.plugins for word in ("-p", plugin))]
+        return shlex.join([*words, *(["--allow-imports"] if self.allow_imports else [])])
 
 
 def run(
@@ -41,94 +66,99 @@ def run(
     """Runs the experiment of a gin file and returns the run, done.
 
     The arguments are the options of `explore run`. With `resume` the run in the folder `out` is resumed
-    from its latest checkpoint; `config` is then only needed if it may not have begun yet.
+    from its latest checkpoint; `config` is then only needed if it may not have begun yet. Without `out` it is
+    the latest run of that name.
     """
-    bindings = _as_list(bindings)
+    if config is None and not (resume and out is not None):
+        raise UserError("name a configuration to run, or a folder to resume")
+    bindings = as_list(bindings)
     if seeds is not None:
-        numbers = tuple(int(seed) if isinstance(seed, np.integer) else seed for seed in seeds)
-        bindings = [*bindings, format_binding("experiment.seeds", numbers)]
-    request = Request(config, bindings, _as_list(plugins), allow_imports, quiet)
+        bindings.append(format_binding("experiment.seeds", as_integers(seeds)))
     folder = Path(out).expanduser() if out is not None else None
     if resume and folder is None and config is not None:
-        folder = _find_latest(config)
-    if config is None and not (resume and folder is not None):
-        raise UserError("name a configuration to run, or a folder to resume")
-    if resume and folder is not None and (config is None or (folder / "run.json").exists()):
-        return resume_run(folder, request, force)
+        folder = find_latest(name_run(config))
+    request = Request(config, folder, bindings, as_list(plugins), quiet, allow_imports, resume, force)
     try:
-        return _begin(folder, request, resume)
+        return _run(request)
     except FolderTaken:
-        if not resume or folder is None:
+        if not resume:
             raise
-        return resume_run(folder, request, force)  # another process was a little earlier
+        return _run(request)  # another process began it a little earlier
+
+
+def _run(request: Request) -> Run:
+    """Runs an experiment from its first episode on, or from a checkpoint."""
+    with ExitStack() as stack:
+        writer = None
+        if request.resumes:
+            assert request.folder is not None
+            writer = stack.enter_context(closing(RunWriter.open_for_resume(request.folder, request.quiet)))
+        registry = discover(request.plugins)
+        if writer is not None and not request.force:
+            check_plugins(writer.run, registry)
+        config = request.config if request.config is not None or writer is None else writer.run.folder / "config.gin"
+        loaded = load(config, request.bindings, registry, allow_imports=request.allow_imports)
+        experiment = loaded.build()
+        notes = loaded.unused()
+        for remark in [*map(str, registry.failed), *notes]:
+            note(remark)
+        made_with = provenance(registry)
+        resumption = None
+        if writer is not None:
+            resumption = Resumption(writer, experiment, loaded.text(), made_with)
+            resumption.check(request.force)
+        try_before_run(experiment, registry)
+        if writer is None:
+            writer = RunWriter.create(
+                request.folder,
+                name=name_run(request.config or ""),
+                config=loaded.text(),
+                quiet=request.quiet,
+                task=experiment.description,
+                columns=experiment.columns,
+                seeds=experiment.seeds,
+                episodes=experiment.episodes,
+                notes=notes,
+                **made_with,
+            )
+            stack.enter_context(closing(writer))
+            if request.resume:
+                note(f"there is nothing to resume yet: the run begins in {writer.run.folder}")
+        stack.enter_context(experiment.isolated())
+        if resumption is None or resumption.restore():
+            Trainer(experiment, writer, registry, request.resume_command(writer.run.folder)).train()
+    return writer.run
 
 
 def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:
     """The agent of a run as it is in the latest checkpoint, to be asked for values, uncertainty and actions."""
     run = Run.open(folder)
-    registry = discover_plugins_of(run, _as_list(plugins))
-    nobody = ["experiment.observers = ()"]  # as nothing is run
-    loaded = configuration.load(run.folder / "config.gin", nobody, registry, allow_imports=allow_imports)
-    patience = 20 if run.status == "running" else 0  # a checkpoint may be replaced while it is read
-    while True:
-        agent: Agent = loaded.build().agent
-        try:
-            found = find_checkpoint(run)
-            if found is None:
-                raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
-            restore(agent, found[1].get("agent"), "agent")
-            return agent
-        except UserError:
-            if not patience:
-                raise
-        except (Misfit, Damaged) as error:
-            if not patience:
-                raise UserError(f"the agent of {run.folder} does not fit its configuration: {error}") from error
-        patience -= 1
+    registry = discover(as_list(plugins))
+    check_plugins(run, registry)
+    unobserved = ["experiment.observers = ()"]  # as nothing is run
+    loaded = load(run.folder / "config.gin", unobserved, registry, allow_imports=allow_imports)
+    for _ in range(19 if run.status == "running" else 0):  # a checkpoint may be replaced while it is read
+        with suppress(UserError):
+            return _restore_agent(run, loaded)
+    return _restore_agent(run, loaded)
 
 
-def _begin(folder: Path | None, request: Request, resume: bool) -> Run:
-    """Runs an experiment from its first episode on."""
-    assert request.config is not None
-    registry = discover(request.plugins)
-    loaded = request.load(registry)
-    experiment: Experiment = loaded.build()
-    notes = loaded.unused()
-    for remark in [*map(str, registry.failed), *notes]:
-        note(remark)
-    try_before_run(experiment, registry)
-    writer = RunWriter.create(
-        folder,
-        name=_name_of(request.config),
-        config=loaded.text(),
-        quiet=request.quiet,
-        task=experiment.description,
-        columns=experiment.columns,
-        seeds=experiment.seeds,
-        episodes=experiment.episodes,
-        notes=notes,
-        **provenance(registry),
-    )
-    run = writer.run
-    if resume:
-        note(f"there is nothing to resume yet: the run begins in {run.folder}")
-    with closing(writer), experiment.isolated():
-        Trainer(experiment, writer, registry, request.resume_command(run.folder)).train()
-    return run
+def _restore_agent(run: Run, loaded: Config) -> Agent:
+    agent: Agent = loaded.build().agent
+    found = find_checkpoint(run)
+    if found is None:
+        raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
+    try:
+        restore(agent, found.get("agent"), "agent")
+    except (Misfit, Damaged) as error:
+        raise UserError(f"the agent of {run.folder} does not fit its configuration: {error}") from error
+    return agent
 
 
-def _find_latest(config: str | Path) -> Path | None:
-    """The latest folder that runs of a configuration got when none was named."""
-    pattern = re.compile(rf"{re.escape(_name_of(config))}(?:-(\d+))?")
-    matches = [match for path in Path("runs").glob("*/") if (match := pattern.fullmatch(path.name))]
-    latest = max(matches, key=lambda match: int(match[1] or 1), default=None)
-    return Path("runs", latest[0]) if latest else None
+def as_list(texts: str | Path | Iterable[str | Path]) -> list[str]:
+    return [str(texts)] if isinstance(texts, str | Path) else [str(text) for text in texts]
 
 
-def _name_of(config: str | Path) -> str:
-    """What a run of a configuration is called."""
-    return Path(config).resolve().parent.name if Path(config).name == "config.gin" else Path(config).stem
-
-
-def _as_list(texts: Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else [str(text) for text in texts]
+def as_integers(seeds: Iterable[int]) -> tuple[int, ...]:
+    """Seeds that may be numpy's integers."""
+    return tuple(np.array(list(seeds)).tolist())

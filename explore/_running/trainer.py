@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from explore._config.discovery import Registry
-from explore._config.tracebacks import name_plugin_that_raised
+from explore._config.tracebacks import plugin_errors
 from explore._messages import note
 from explore._running.experiment import Experiment
 from explore._running.interrupts import Interrupts
@@ -16,7 +16,7 @@ from explore._running.observer_plugin import ObserverPlugin
 from explore._running.summary import summarise
 from explore._state import Unsavable, capture
 from explore._storage.run_writer import RunWriter
-from explore.errors import Interrupted, RunFailed
+from explore.errors import Interrupted, RunFailed, UserError
 
 
 class Trainer:
@@ -31,27 +31,28 @@ class Trainer:
 
     def train(self) -> None:
         """Trains to the end, and records it: the run is then done, interrupted or failed."""
-        watchers = map(ObserverPlugin, self.experiment.observers)
-        with Interrupts() as interrupts, self.registry.registered(watchers):
+        observers = map(ObserverPlugin, self.experiment.observers)
+        with self.registry.registered(observers), plugin_errors(self.registry), Interrupts() as interrupts:
             try:
-                self._remove_last_snapshot()
-                self._tell("explore_run_started", run=self.run)
-                self._train(interrupts)
-                summary = self._summarise()
+                with plugin_errors(self.registry):
+                    self._train(interrupts)
+                    summary = self._summarise()
             except KeyboardInterrupt as interrupt:
                 self._finish("interrupted", self._summarise())
                 raise Interrupted(self._where(), getattr(interrupt, "number", signal.SIGINT)) from None
             except (Exception, SystemExit) as error:
-                failure = error if isinstance(error, RunFailed) else self._explain(error)
-                reason = str(failure) if isinstance(failure, RunFailed) else f"{type(error).__name__}: {error}"
+                reason = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
                 with suppress(Exception):  # such as a full disk; the first failure is the one to tell
                     self._finish("failed", self._summarise(), reason)
-                if failure is error:
-                    raise
-                raise failure from error
+                if self.run.resumed_after and not isinstance(error, RunFailed | UserError):
+                    checkpoint = f"the checkpoint of episode {self.run.resumed_after}, from which the run was resumed,"
+                    raise RunFailed(f"{reason} (a bug in explore, or {checkpoint} is forged)") from error
+                raise
             self._finish("done", summary)
 
     def _train(self, interrupts: Interrupts) -> None:
+        self._remove_last_snapshot()
+        self.registry.hook.explore_run_started(run=self.run)
         for rows in self.experiment.train():
             self._record(rows)
             if interrupts.number is not None:
@@ -75,7 +76,7 @@ class Trainer:
         self.writer.add_rows(rows)
         if snapshot := self.experiment.take_snapshot():
             self.writer.add_snapshot(self.experiment.progress.episode, snapshot)
-        self._tell("explore_episode_finished", run=self.run, rows=rows)
+        self.registry.hook.explore_episode_finished(run=self.run, rows=rows)
 
     def _checkpoint_is_due(self) -> bool:
         """The first is due after the first episode, to show early whether it can be written."""
@@ -108,29 +109,12 @@ class Trainer:
         try:
             self.writer.finish(status, summary, reason, seconds=time.perf_counter() - self.started)
         finally:
-            self._tell("explore_run_finished", run=self.run, summary=summary)
-
-    def _tell(self, hook: str, **news: Any) -> None:
-        """Calls a lifecycle hook; if a plugin or an observer raises there, the run ends, and it is named."""
-        try:
-            getattr(self.registry.hook, hook)(**news)
-        except (Exception, SystemExit) as error:
-            failure = name_plugin_that_raised(error, self.registry)
-            if failure is error:
-                raise
-            raise failure from error
-
-    def _explain(self, error: BaseException) -> BaseException:
-        failure = name_plugin_that_raised(error, self.registry)
-        if failure is error and self.run.resumed_after:
-            checkpoint = f"the checkpoint of episode {self.run.resumed_after}, from which the run was resumed,"
-            return RunFailed(f"{type(error).__name__}: {error} (a bug in explore, or {checkpoint} is forged)")
-        return failure
+            self.registry.hook.explore_run_finished(run=self.run, summary=summary)
 
     def _where(self) -> str:
         """Where an interrupted run stands, and how to resume it."""
         if not self.experiment.has_checkpoints:
-            return f"what there is lies in {self.run.folder}"
+            return f"the results are in {self.run.folder}"
         if not self.saved:
             return f"before the first checkpoint; to begin again: {self.resume_command}"
         return f"saved after episode {self.saved} of {self.experiment.episodes}; to go on: {self.resume_command}"

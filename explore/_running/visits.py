@@ -1,4 +1,4 @@
-"""What pictures of a run need and its rows do not tell: where each seed has been. Arrays are those of a snapshot.
+"""Records where each seed has been, which pictures need and rows do not tell. Arrays are those of a snapshot.
 
 An environment whose one-hot observations can be laid out as a picture says so with a method
 `belief_map() -> [rows, columns]`: the number of the observation at each place, -1 where there is none.
@@ -21,18 +21,15 @@ from explore.interfaces import Agent
 MOST_NUMBERS = 1000
 """In an observation: whole episodes of larger ones, such as images, are not kept."""
 
+Actions = Sequence[int]
+Timesteps = Sequence[dm_env.TimeStep]
+
 
 class Visits(ABC):
-    """What is kept of where each seed has been; told of every step, asked for a picture now and then."""
+    """Where each seed has been: follows every step, and gives the arrays of a snapshot now and then."""
 
     @abstractmethod
-    def step(
-        self,
-        observations: np.ndarray,
-        actions: Sequence[int],
-        timesteps: Sequence[dm_env.TimeStep],
-        active: Sequence[bool],
-    ) -> None:
+    def step(self, observations: np.ndarray, actions: Actions, timesteps: Timesteps, active: Sequence[bool]) -> None:
         """Actions at these observations `[lanes, ...]` led to these timesteps."""
 
     def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
@@ -40,7 +37,7 @@ class Visits(ABC):
 
     @abstractmethod
     def picture(self, agent: Agent) -> dict[str, np.ndarray]:
-        """What there is to see, and what the agent believes there: arrays that begin with the axis of lanes."""
+        """The arrays of a snapshot, beliefs of the agent among them; all begin with the axis of lanes."""
 
 
 class MapVisits(Visits):
@@ -51,20 +48,14 @@ class MapVisits(Visits):
         self.counts = np.zeros((lanes, observations), np.int64)
         self._lanes = np.arange(lanes)
 
-    def step(
-        self,
-        observations: np.ndarray,
-        actions: Sequence[int],
-        timesteps: Sequence[dm_env.TimeStep],
-        active: Sequence[bool],
-    ) -> None:
+    def step(self, observations: np.ndarray, actions: Actions, timesteps: Timesteps, active: Sequence[bool]) -> None:
         self.counts[self._lanes, observations] += active
 
     def picture(self, agent: Agent) -> dict[str, np.ndarray]:
         """Visits `[lanes, rows, columns]` and beliefs `[lanes, rows, columns, actions]`."""
         there = self.places >= 0
         shape = (len(self.counts), *self.places.shape)
-        observations = np.broadcast_to(self.places[there], (len(self.counts), there.sum()))
+        observations = np.tile(self.places[there], (len(self.counts), 1))
         arrays = {"visits": np.full(shape, -1, np.int64)}
         arrays["visits"][:, there] = self.counts[:, self.places[there]]
         for name, values in beliefs(agent, observations).items():
@@ -92,13 +83,7 @@ class BestEpisodes(Visits):
         self.rewards = [np.zeros(0)] * lanes
         self._path: list[tuple[np.ndarray, np.ndarray, list[float]]] = []
 
-    def step(
-        self,
-        observations: np.ndarray,
-        actions: Sequence[int],
-        timesteps: Sequence[dm_env.TimeStep],
-        active: Sequence[bool],
-    ) -> None:
+    def step(self, observations: np.ndarray, actions: Actions, timesteps: Timesteps, active: Sequence[bool]) -> None:
         self._path.append((observations, np.array(actions), [timestep.reward for timestep in timesteps]))
 
     def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
@@ -130,10 +115,10 @@ class BestEpisodes(Visits):
         return arrays
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("episode", "best", "observations", "actions", "rewards")}
+        return {name: values for name, values in vars(self).items() if name != "_path"}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name in ("episode", "best", "observations", "actions", "rewards"):
+        for name in self.state_dict():
             if len(state[name]) != len(self.episode):
                 raise ValueError(f"best episodes have {name} of {len(state[name])} seeds, expected {len(self.episode)}")
             setattr(self, name, [*state[name]])

@@ -6,15 +6,10 @@ never how to make an object: no class named in a tree is ever instantiated, and 
 stranger can raise nothing worse than `Misfit` or be wrong about values.
 
 A tree is None, a bool, an int, a finite float, a str, a list, a dict with str keys, or an array;
-anything else is a dict of one key that starts with "$", which names a row of the table in `kinds`.
-
-`kinds` has a row for each kind of thing: how it is recognised, written and read. `plain`, `arrays`,
-`generators` and `objects` hold these functions, a writer and its reader side by side. `walk` leads
-them through things and trees; `skeleton` sees in advance whether a state could be put back.
+anything else is a dict of one key that starts with "$", which names a row of the table of kinds in `walk`.
 """
 
-from explore._state.kinds import capture, restore
-from explore._state.skeleton import check_fits, skeleton
-from explore._state.walk import Misfit, Tree, Unsavable
+from explore._state.tree import Misfit, Tree, Unsavable, check_fits, skeleton
+from explore._state.walk import capture, restore
 
 __all__ = ["Misfit", "Tree", "Unsavable", "capture", "check_fits", "restore", "skeleton"]

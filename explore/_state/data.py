@@ -1,33 +1,29 @@
-"""Plain data: numbers, strings, Python's containers, numpy's arrays and torch's tensors."""
+"""Plain data: numbers, Python's containers, numpy's arrays and torch's tensors."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
-from enum import Enum
+from contextlib import suppress
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from explore._state.walk import MISSING, Misfit, Reader, Tree, Writer, describe, find_class, refuse
+from explore._state.tree import MISSING, Misfit, Tree, check_data, describe, find_class, refuse
+
+if TYPE_CHECKING:
+    from explore._state.walk import Reader, Writer
 
 LONG = 64  # a list of more numbers than this is an array
-WIDEST = 10_000  # bits of an integer: Python does not read much longer ones from text
-KEYS = (type(None), bool, int, float, str, bytes, tuple, frozenset, np.generic)
-MAPPINGS = (dict, OrderedDict, Counter, defaultdict)
-ARRAYS = "biufc"  # the kinds of numpy's dtypes that are saved
-NUMBERS = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128"
-TENSORS = [getattr(torch, name) for name in NUMBERS.split()]
-
-
-def write_int(walk: Writer, thing: int, name: str) -> Tree:
-    if thing.bit_length() > WIDEST:
-        raise refuse(f"an integer of {thing.bit_length():,} bits", name)
-    return thing
+SEQUENCES = (list, set, deque)
+DICTS = (dict, OrderedDict, Counter, defaultdict)
+KEYS = (type(None), bool, int, float, str, tuple, np.generic)
+NUMBERS = "biufc"  # the kinds of numpy's dtypes that are saved
 
 
 def write_float(walk: Writer, thing: float, name: str) -> Tree:
@@ -41,130 +37,103 @@ def read_float(walk: Reader, fresh: Any, content: Tree, name: str) -> float:
 # Containers
 
 
-def write_list(walk: Writer, thing: list[Any], name: str) -> Tree:
-    items = write_items(walk, thing, name)
-    return items if isinstance(items, list) else {"$list": items}
+def write_sequence(walk: Writer, thing: Any, name: str) -> Tree:
+    entries = (_write_keys if type(thing) is set else _write_entries)(walk, thing, name)
+    return entries if type(thing) is type(entries) is list else {"$sequence": [type(thing).__name__, entries]}
 
 
-def read_list(walk: Reader, fresh: Any, content: Tree, name: str) -> list[Any]:
-    target = walk.begin_container(fresh, list)
-    target[:] = read_items(walk, target, content, name)
-    return target
-
-
-def write_deque(walk: Writer, thing: deque[Any], name: str) -> Tree:
-    return {"$deque": [thing.maxlen, write_items(walk, thing, name)]}
-
-
-def read_deque(walk: Reader, fresh: Any, content: Tree, name: str) -> deque[Any]:
-    longest, entries = content
-    target = walk.begin_container(fresh, deque, (), longest)
-    if target.maxlen != longest:
-        raise Misfit(f"{name} has a maxlen of {longest}, expected {target.maxlen}")
-    items = read_items(walk, target, entries, name)
+def read_sequence(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
+    called, trees = content
+    target = _begin(walk, fresh, called, name, SEQUENCES)
+    entries = _read_entries(walk, () if called == "set" else target, trees, name)
     target.clear()
-    target.extend(items)
+    (target.update if called == "set" else target.extend)(entries)
     return target
-
-
-def write_set(walk: Writer, thing: set[Any] | frozenset[Any], name: str) -> Tree:
-    _check_keys(thing, name)
-    return {f"${type(thing).__name__}": write_items(walk, thing, name)}
-
-
-def read_set(walk: Reader, fresh: Any, content: Tree, name: str) -> set[Any]:
-    target = walk.begin_container(fresh, set)
-    entries = read_items(walk, (), content, name)
-    target.clear()
-    target.update(entries)
-    return target
-
-
-def write_items(walk: Writer, things: Any, name: str) -> Tree:
-    """The entries of a list and its like; many numbers of one type as an array."""
-    types = {*map(type, things)} if len(things) > LONG else set()
-    if len(types) == 1:
-        kind = types.pop()
-        if kind in (bool, float) or (kind is int and all(-(2**63) <= thing < 2**63 for thing in things)):
-            return np.array([*things], kind)
-        if issubclass(kind, np.generic) and np.dtype(kind).kind in ARRAYS:
-            return {"$scalars": np.array([*things], kind)}
-    return [walk.write(thing, f"{name}[{place}]") for place, thing in enumerate(things)]
-
-
-def read_items(walk: Reader, fresh: Iterable[Any], content: Tree, name: str) -> list[Any]:
-    if type(content) is list:
-        there = enumerate(zip(content, chain([*fresh], repeat(MISSING))))
-        return [walk.read(old, entry, f"{name}[{place}]") for place, (entry, old) in there]
-    array = load_leaf(content["$scalars"] if type(content) is dict else content, name)
-    if array.ndim != 1:
-        raise Misfit(f"{name} is not a list of numbers")
-    return list(array) if type(content) is dict else array.tolist()
 
 
 def write_dict(walk: Writer, thing: dict[Any, Any], name: str) -> Tree:
     if type(thing) is dict and all(type(key) is str and not key.startswith("$") for key in thing):
         return {key: walk.write(value, f"{name}[{key!r}]") for key, value in thing.items()}
-    _check_keys(thing, name)
-    pairs = [[walk.write(key, name), walk.write(value, f"{name}[{key!r}]")] for key, value in thing.items()]
-    return {"$dict": [type(thing).__name__, pairs]}
+    keys = _write_keys(walk, thing, name)
+    return {"$dict": [type(thing).__name__, keys, [walk.write(thing[key], f"{name}[{key!r}]") for key in thing]]}
 
 
 def read_dict(walk: Reader, fresh: Any, content: Tree, name: str) -> dict[Any, Any]:
-    called, pairs = ("dict", content.items()) if isinstance(content, dict) else content
-    kind = find_class(fresh, called, name)
-    if kind not in MAPPINGS:
-        raise Misfit(f"{name} is not a {called}")
-    target = walk.begin_container(fresh, kind)
-    old, new = dict(target), {}
-    for key_tree, tree in pairs:
-        key = walk.read(MISSING, key_tree, f"{name}'s key")
-        new[key] = walk.read(old.get(key, MISSING), tree, f"{name}[{key!r}]")
+    called, keys, values = content
+    target = _begin(walk, fresh, called, name, DICTS)
+    places = zip(_read_entries(walk, (), keys, f"{name}'s key"), values, strict=True)
+    entries = {key: walk.read(target.get(key, MISSING), tree, f"{name}[{key!r}]") for key, tree in places}
     target.clear()
-    target.update(new)
+    target.update(entries)
     return target
 
 
-def _check_keys(keys: Iterable[Any], name: str) -> None:
+def is_tuple(cls: type) -> bool:
+    return cls is tuple or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
+
+
+def write_tuple(walk: Writer, thing: tuple[Any, ...], name: str) -> Tree:
+    return {"$tuple": [type(thing).__name__, _write_entries(walk, thing, name)]}
+
+
+def read_tuple(walk: Reader, fresh: Any, content: Tree, name: str) -> tuple[Any, ...]:
+    called, trees = content
+    cls = find_class(fresh, called, name)
+    entries = _read_entries(walk, fresh if type(fresh) is cls else (), trees, name)
+    if not is_tuple(cls) or len(entries) != len(getattr(cls, "_fields", entries)):
+        raise Misfit(f"{name} is not a {called}")
+    return tuple.__new__(cls, entries)
+
+
+def _begin(walk: Reader, fresh: Any, called: str, name: str, kinds: tuple[type, ...]) -> Any:
+    """The container to fill: the fresh one, unless another place has it."""
+    cls = find_class(fresh, called, name)
+    if cls not in kinds:
+        raise Misfit(f"{name} is not a {called}")
+    return walk.begin(cls() if type(fresh) is not cls else fresh if walk.may_fill(fresh) else copy.copy(fresh))
+
+
+def _write_keys(walk: Writer, keys: Iterable[Any], name: str) -> Tree:
     for key in keys:
         if not isinstance(key, KEYS):  # equal to nothing but itself, which a new process does not have
-            raise refuse(describe(key), f"{name}'s key {key!r}")
+            raise refuse(key, f"{name}'s key {key!r}")
+    trees = _write_entries(walk, keys, f"{name}'s key")
+    check_data(trees, f"{name}'s key")
+    return trees
 
 
-# Values that take their class from the fresh one
+def _write_entries(walk: Writer, things: Any, name: str) -> Tree:
+    """The entries of a list and its like; many numbers of one type as an array."""
+    if len(things) > LONG and {*map(type, things)} in ({bool}, {int}, {float}):
+        with suppress(OverflowError):  # of an integer of more than 64 bits
+            return np.array([*things], type(next(iter(things))))
+    return [walk.write(thing, f"{name}[{place}]") for place, thing in enumerate(things)]
 
 
-def write_named(walk: Writer, thing: Any, name: str) -> Tree:
-    entries = [walk.write(entry, f"{name}.{field}") for field, entry in zip(thing._fields, thing)]
-    return {"$named": [type(thing).__name__, entries]}
-
-
-def read_named(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
-    called, entries = content
-    kind = find_class(fresh, called, name)
-    old = fresh if type(fresh) is kind else [MISSING] * len(kind._fields)
-    places = zip(old, entries, kind._fields, strict=True)
-    return tuple.__new__(kind, [walk.read(one, entry, f"{name}.{field}") for one, entry, field in places])
-
-
-def write_enum(walk: Writer, thing: Enum, name: str) -> Tree:
-    return {"$enum": [type(thing).__name__, thing.name]}
-
-
-def read_enum(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
-    called, member = content
-    return find_class(fresh, called, name).__members__[member]
+def _read_entries(walk: Reader, fresh: Iterable[Any], content: Tree, name: str) -> list[Any]:
+    if type(content) is list:
+        there = enumerate(zip(content, chain([*fresh], repeat(MISSING))))
+        return [walk.read(old, entry, f"{name}[{place}]") for place, (entry, old) in there]
+    if (array := load_array(content, name)).ndim != 1:
+        raise Misfit(f"{name} is not a list of numbers")
+    return array.tolist()
 
 
 # Arrays and tensors
 
 
-def is_array(thing: Any) -> bool:
-    return type(thing) is np.ndarray and thing.dtype.kind in ARRAYS and thing.dtype.isnative
+def is_scalar(cls: type) -> bool:
+    return issubclass(cls, np.generic) and np.dtype(cls).kind in NUMBERS
+
+
+def write_array(walk: Writer, thing: np.ndarray, name: str) -> Tree:
+    if thing.dtype.kind not in NUMBERS or not thing.dtype.isnative:
+        raise refuse(thing, name)
+    return thing
 
 
 def read_array(walk: Reader, fresh: Any, content: Tree, name: str) -> np.ndarray:
-    array = load_leaf(content, name)
+    array = load_array(content, name)
     same = type(fresh) is np.ndarray and (fresh.shape, fresh.dtype) == (array.shape, array.dtype)
     if not same or not fresh.flags.writeable or not walk.may_fill(fresh):
         return walk.begin(np.array(array))
@@ -172,18 +141,18 @@ def read_array(walk: Reader, fresh: Any, content: Tree, name: str) -> np.ndarray
     return walk.begin(fresh)
 
 
-def is_tensor(thing: Any) -> bool:
-    return isinstance(thing, Tensor) and thing.layout is torch.strided and not thing.is_meta and thing.dtype in TENSORS
-
-
 def write_tensor(walk: Writer, thing: Tensor, name: str) -> Tree:
+    try:
+        array = thing.numpy(force=True)
+    except (RuntimeError, TypeError) as error:  # sparse, on no device, or of numbers that numpy does not have
+        raise refuse(thing, name) from error
     gradient = walk.write(thing.grad, f"{name}.grad") if thing.is_leaf else None
-    return {"$tensor": [str(thing.device), thing.numpy(force=True), thing.requires_grad, gradient]}
+    return {"$tensor": [str(thing.device), array, thing.requires_grad, gradient]}
 
 
 def read_tensor(walk: Reader, fresh: Any, content: Tree, name: str) -> Tensor:
     device, leaf, trained, gradient = content
-    tensor = torch.from_numpy(np.require(load_leaf(leaf, name), requirements=["C", "W"]))
+    tensor = torch.from_numpy(np.require(load_array(leaf, name), requirements=["C", "W"]))
     same = isinstance(fresh, Tensor) and (fresh.shape, fresh.dtype) == (tensor.shape, tensor.dtype)
     if same and 0 not in fresh.stride() and walk.may_fill(fresh):  # an expanded one cannot be written to
         with torch.no_grad():
@@ -199,10 +168,10 @@ def read_tensor(walk: Reader, fresh: Any, content: Tree, name: str) -> Tensor:
     return tensor
 
 
-def load_leaf(tree: Tree, name: str) -> np.ndarray:
+def load_array(tree: Tree, name: str) -> np.ndarray:
     if not all(hasattr(tree, part) for part in ("dtype", "shape", "__array__")):
         raise Misfit(f"{name} is {describe(tree)}, expected an array")
     array = np.asarray(tree)
-    if array.dtype.kind not in ARRAYS:
+    if array.dtype.kind not in NUMBERS:
         raise Misfit(f"{name} is an array of {array.dtype}")
     return array

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from explore._state.walk import MISSING, Misfit, Reader, Tree, Writer, describe
+from explore._state.tree import MISSING, Misfit, Tree, describe
 
-LIMITS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "has_gauss": 1, "children": 1_000_000}
+if TYPE_CHECKING:
+    from explore._state.walk import Reader, Writer
+
+LIMITS = {"pos": 624, "buffer_pos": 4, "children": 1_000_000}
 """The highest of numbers that numpy does not check before it uses them."""
 
 
 class Access(NamedTuple):
-    """How a state is read and written, in plain data and arrays; and how a generator is made where there is none."""
+    """How a generator is made where there is none, and how its state is read and set, in plain data and arrays."""
 
     kind: type
     make: Callable[[], Any]
@@ -26,44 +28,27 @@ class Access(NamedTuple):
 
 
 def _get_numpys(generator: np.random.Generator) -> dict[str, Any]:
-    bits = generator.bit_generator
-    return {**bits.state, "children": bits.seed_seq.n_children_spawned}  # type: ignore[attr-defined]
+    bits: Any = generator.bit_generator
+    return {**bits.state, "children": bits.seed_seq.n_children_spawned}
 
 
 def _set_numpys(generator: np.random.Generator, state: dict[str, Any]) -> None:
-    bits = generator.bit_generator
+    bits: Any = generator.bit_generator
+    bits.seed_seq.spawn(state["children"] - bits.seed_seq.n_children_spawned)  # which may be below 0
     bits.state = {key: value for key, value in state.items() if key != "children"}
-    more = state["children"] - bits.seed_seq.n_children_spawned  # type: ignore[attr-defined]
-    if more < 0:
-        raise ValueError(f"it cannot have {state['children']} children")
-    bits.seed_seq.spawn(more)  # type: ignore[attr-defined]
 
 
-def _get_pythons(generator: random.Random) -> dict[str, Any]:
-    version, words, gauss = generator.getstate()  # gauss: the other of a pair of normal numbers, or None
-    return {"version": version, "words": np.array(words, np.int64), "gauss": math.nan if gauss is None else gauss}
-
-
-def _set_pythons(generator: random.Random, state: dict[str, Any]) -> None:
-    gauss = None if math.isnan(state["gauss"]) else state["gauss"]
-    generator.setstate((state["version"], tuple(state["words"].tolist()), gauss))
-
-
+# fmt: off
 ACCESS = {
     "Generator": Access(np.random.Generator, np.random.default_rng, _get_numpys, _set_numpys),
-    "RandomState": Access(
-        np.random.RandomState, np.random.RandomState, lambda g: g.get_state(legacy=False), lambda g, s: g.set_state(s)
-    ),
-    "Random": Access(random.Random, random.Random, _get_pythons, _set_pythons),
-    "torch.Generator": Access(
-        torch.Generator, torch.Generator, lambda g: g.get_state().numpy(), lambda g, s: g.set_state(torch.from_numpy(s))
-    ),
+    "RandomState": Access(np.random.RandomState, np.random.RandomState,
+                          lambda g: g.get_state(legacy=False), lambda g, state: g.set_state(state)),
+    "Random": Access(random.Random, random.Random, random.Random.getstate, random.Random.setstate),
+    "torch.Generator": Access(torch.Generator, torch.Generator,
+                              lambda g: g.get_state().numpy(), lambda g, state: g.set_state(torch.from_numpy(state))),
 }
+# fmt: on
 NAMES = {access.kind: name for name, access in ACCESS.items()}
-
-
-def is_generator(thing: Any) -> bool:
-    return type(thing) in NAMES
 
 
 def write_generator(walk: Writer, thing: Any, name: str) -> Tree:
@@ -78,25 +63,23 @@ def read_generator(walk: Reader, fresh: Any, content: Tree, name: str) -> Any:
         fresh = access.make()
     elif type(fresh) is not access.kind:
         raise Misfit(f"{name} is a {called}, expected {describe(fresh)}")
-    _check_form(state, access.get_state(fresh), name)
+    if _form(state) != _form(access.get_state(fresh)) or not _is_within_limits(state):
+        raise Misfit(f"{name} is not the state of a {called} like this one")
     access.set_state(fresh, state)
     return walk.begin(fresh)
 
 
-def _check_form(state: Any, own: Any, name: str) -> None:
-    """Raises `Misfit` for a state of another form than the generator's own, which numpy would take."""
-    if isinstance(own, dict) and isinstance(state, dict) and state.keys() == own.keys():
-        for key in own:
-            _check_form(state[key], own[key], f"{name}.{key}")
-    elif isinstance(own, dict) or _form(state) != _form(own):
-        raise Misfit(f"{name} is {_form(state)}, expected {_form(own)}")
-    elif isinstance(own, int) and not 0 <= state <= LIMITS.get(name.rpartition(".")[2], 2**128 - 1):
-        raise Misfit(f"{name} is {state}, which is not a state of this generator")
+def _form(state: Any) -> Any:
+    """What the states of a generator have in common; numpy would take others."""
+    if isinstance(state, dict):
+        return {key: _form(entry) for key, entry in state.items()}
+    if isinstance(state, tuple):
+        return [*map(_form, state)]
+    if isinstance(state, np.ndarray):
+        return state.dtype, state.shape
+    return state if isinstance(state, str) else float if state is None else type(state)  # the other of two normals
 
 
-def _form(leaf: Any) -> str:
-    if isinstance(leaf, np.ndarray):
-        return f"an array of {leaf.dtype} of shape {leaf.shape}"
-    if isinstance(leaf, dict):
-        return f"a dict of {', '.join(map(str, leaf))}"
-    return repr(leaf) if isinstance(leaf, str) else describe(leaf)  # such as the name of a bit generator
+def _is_within_limits(state: Any) -> bool:
+    numbers = {**state, **state["state"]} if isinstance(state, dict) else {}
+    return all(0 <= numbers.get(key, 0) <= highest for key, highest in LIMITS.items())

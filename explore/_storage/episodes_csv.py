@@ -11,6 +11,7 @@ import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ class EpisodesFile:
         """Whether the file begins with the rows of a mark."""
         first = self._first_bytes(mark["bytes"])
         whole = first.startswith(self.header.encode()) and first.endswith(b"\n") and len(first) == mark["bytes"]
-        return whole and hashlib.sha256(first).hexdigest() == mark["sha256"] and self._last_cell(first) is not None
+        return whole and hashlib.sha256(first).hexdigest() == mark["sha256"]
 
     def truncate(self, mark: Mark | None) -> None:
         """Keeps only the rows of a mark (None: no row); raises `OSError`."""
@@ -89,7 +90,9 @@ class EpisodesFile:
     @property
     def seconds(self) -> float:
         """How long the episodes have taken so far."""
-        return self._last_cell(self._first_bytes(self._size)) or 0.0
+        with suppress(ValueError):  # of the header
+            return float(self._first_bytes(self._size).rstrip(b"\n").rpartition(b",")[2])
+        return 0.0
 
     def read(self, whole: bool) -> dict[str, np.ndarray]:
         """The columns. Unless the file is known to be whole, an incomplete last row is left out."""
@@ -109,23 +112,7 @@ class EpisodesFile:
         return {name: _array(name, column, self.path) for name, column in zip(header, cells)}
 
     def _first_bytes(self, count: int) -> bytes:
-        try:
-            with files.open_file(self.path) as file:
-                return file.read(min(count, os.fstat(file.fileno()).st_size))
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
-
-    def _last_cell(self, content: bytes) -> float | None:
-        """The time in the last of some rows; None if it is not a number."""
-        if content == self.header.encode():
-            return 0.0
-        try:
-            seconds = float(content.rstrip(b"\n").rpartition(b",")[2])
-        except ValueError:
-            return None
-        return seconds if math.isfinite(seconds) else None
+        return files.read(self.path, min(count, self.path.stat().st_size)) if self.path.exists() else b""
 
     def _count(self, content: bytes) -> None:
         self._digest.update(content)

@@ -17,11 +17,9 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from explore.errors import UserError
 
-LARGEST = 2**30  # bytes of a file that is read at once
 PATIENCE = 0.5
 """Seconds for which a lock is tried: a reader may hold it for a moment, see `is_locked`."""
 
@@ -92,17 +90,22 @@ def open_file(path: Path, mode: str = "rb", links: bool = True) -> io.FileIO:
     return io.FileIO(descriptor, mode)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file of a run; raises `UserError`."""
+def read(path: Path, size: int = -1, links: bool = True) -> bytes:
+    """The content of a file of a run, or its first bytes; raises `UserError`."""
     try:
-        with open_file(path) as file:
-            if os.fstat(file.fileno()).st_size > LARGEST:
-                raise UserError(f"{path} is too large to be read: more than {LARGEST >> 20} MiB")
-            return file.read().decode()
+        with open_file(path, links=links) as file:
+            return file.read(size)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is not over, or its folder is damaged") from error
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        reason = "it is not a file" if error.errno == errno.ELOOP else error.strerror
+        raise UserError(f"cannot read {path}: {reason}") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a run; raises `UserError`."""
+    try:
+        return read(path).decode()
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is damaged: {error}") from error
 
@@ -129,8 +132,7 @@ def sync_folder(folder: Path) -> None:
 class Lock:
     """The right to write to a folder, held by one at a time: `with Lock(folder): ...`.
 
-    The file FOLDER/.lock stays, since to remove it would race with the next holder; it is empty
-    when nobody holds the lock, unless the last one crashed.
+    The file FOLDER/.lock stays, since to remove it would race with the next holder, and names the last one.
     """
 
     def __init__(self, folder: Path):
@@ -156,19 +158,14 @@ class Lock:
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
-        try:
-            os.ftruncate(descriptor, 0)
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may still have it open
-            os.close(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked child may still have it open
+        os.close(descriptor)
 
     def __enter__(self) -> Lock:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ class RunWriter:
                 _check_free(place)  # again: another process may have had it while this one waited for the lock
                 undo.callback((place / ".lock").unlink)
                 writer = cls(Run(place, info, quiet), lock, config)
-                undo.callback(_remove_files, place, ("config.gin", "episodes.csv", "run.json"))
+                for name in ("config.gin", "episodes.csv", "run.json"):
+                    undo.callback((place / name).unlink, missing_ok=True)
                 files.write(place / "config.gin", config)
                 writer.episodes.truncate(None)
                 write_json(place / "run.json", info)
@@ -137,13 +138,22 @@ def _failing(what: str, where: Path) -> Iterator[None]:
         raise RunFailed(f"cannot write {what} {where}: {error.strerror}") from error
 
 
+def find_latest(name: str) -> Path | None:
+    """The folder of the latest run of a name for which no folder was given."""
+    return next(iter(reversed([*takewhile(Path.is_dir, _number(name))])), None)
+
+
+def _number(name: str) -> Iterator[Path]:
+    """`runs/NAME`, `runs/NAME-2`, ..."""
+    return (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
+
+
 def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
     """Makes the given folder, or the first free one of the name.
 
     A given one may exist if it is empty, or holds only what is left of a run that was killed before it began.
     """
-    numbered = (Path("runs", name if n == 1 else f"{name}-{n}") for n in count(1))
-    for candidate in [folder] if folder else numbered:
+    for candidate in [folder] if folder else _number(name):
         for parent in reversed(candidate.parents):
             if not parent.exists():
                 files.make_folder(parent)
@@ -157,11 +167,6 @@ def _make_folder(folder: Path | None, name: str, undo: ExitStack) -> Path:
                 _check_free(folder)
                 return folder
     raise AssertionError("numbers have an end")
-
-
-def _remove_files(folder: Path, names: Sequence[str]) -> None:
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -2,8 +2,8 @@
 
     RUN/snapshots/000000100.npz    after episode 100
 
-Either a map or the best episode of each seed so far, as arrays of numpy; `KINDS` says which, and
-`explore._running.visits` makes them. A file may be damaged or a stranger's, and is checked when it is read.
+Either a map or the best episode of each seed so far, as arrays of numpy that
+`explore._running.visits` makes. A file may be damaged or a stranger's, and is checked when it is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,35 +24,18 @@ NAME = re.compile(r"([0-9]{9,18})\.npz")
 LARGEST = 2**30  # bytes of the arrays in a file
 HIGHEST = 1e30
 
-
-class Layout(NamedTuple):
-    """The axes of an array, and the kinds of its numbers: "i" integers, "f" floats."""
-
-    axes: tuple[str, ...]
-    numbers: str = "if"
-    open: bool = False  # further axes may follow
-
-    def fits(self, array: np.ndarray, sizes: dict[str, int]) -> bool:
-        """Whether an array has these axes; `sizes` are those of the axes known so far, and gets new ones."""
-        if array.ndim < len(self.axes) or (array.ndim > len(self.axes) and not self.open):
-            return False
-        return array.dtype.kind in self.numbers and all(
-            sizes.setdefault(axis, size) == size for axis, size in zip(self.axes, array.shape)
-        )
-
-
-MAP = {"visits": Layout(("seeds", "rows", "columns"))}
+MAP = {"visits": ("seeds", "rows", "columns")}
 BEST_EPISODES = {
-    "best_episode": Layout(("seeds",)),
-    "best_return": Layout(("seeds",)),
-    "lengths": Layout(("seeds",), "i"),
-    "observations": Layout(("seeds", "steps"), open=True),
-    "actions": Layout(("seeds", "steps")),
-    "rewards": Layout(("seeds", "steps")),
+    "best_episode": ("seeds",),
+    "best_return": ("seeds",),
+    "lengths": ("seeds",),
+    "observations": ("seeds", "steps"),  # and those of an observation
+    "actions": ("seeds", "steps"),
+    "rewards": ("seeds", "steps"),
 }
-KINDS = ((MAP, ("seeds", "rows", "columns")), (BEST_EPISODES, ("seeds", "steps")))
-"""The arrays of each kind of snapshot, and the axes of its beliefs, all other arrays, before that of the actions."""
-NO_BELIEFS = {*MAP, *BEST_EPISODES}
+"""The arrays of each kind of snapshot, and their axes; all others are beliefs, at each place or step and action."""
+NO_BELIEFS = {*MAP, *BEST_EPISODES, "file", "allow_pickle"}
+"""Names that no belief may have; the last two are parameters of numpy's."""
 
 
 def is_due(episode: int, per_tenfold: int) -> bool:
@@ -72,7 +54,9 @@ class Snapshots:
         """Add a snapshot, or replace it; raises `OSError`."""
         if not self.folder.is_dir():
             files.make_folder(self.folder)
-        files.write(self._path(episode), _archive(arrays))
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+        files.write(self._path(episode), content.getbuffer())
 
     def episodes(self) -> list[int]:
         """After which episodes there are snapshots."""
@@ -85,15 +69,12 @@ class Snapshots:
     def read(self, episode: int) -> dict[str, np.ndarray]:
         """The arrays of a snapshot; raises `UserError` if it is damaged."""
         path = self._path(episode)
+        content = files.read(path, LARGEST)
         try:
-            with files.open_file(path) as file:
-                arrays = _arrays(file.read(LARGEST))
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+            arrays = _load(content)
+            _check(arrays, self.seeds)
         except Exception as error:  # whatever numpy makes of somebody's bytes
             raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from error
-        if not _are_a_snapshot(arrays, self.seeds):
-            raise UserError(f"{path} is damaged: its arrays are not those of a snapshot of {self.seeds} seeds")
         return arrays
 
     def remove_after(self, episode: int) -> None:
@@ -110,17 +91,7 @@ class Snapshots:
         return self.folder / f"{episode:09d}.npz"
 
 
-def _archive(arrays: Mapping[str, np.ndarray]) -> memoryview:
-    """What `np.savez_compressed` writes, whose parameters differ between versions, and might be names of arrays."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-    return content.getbuffer()
-
-
-def _arrays(content: bytes) -> dict[str, np.ndarray]:
+def _load(content: bytes) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
             raise ValueError(f"it holds more than {LARGEST >> 20} MiB")
@@ -128,15 +99,23 @@ def _arrays(content: bytes) -> dict[str, np.ndarray]:
         return {name: stored[name] for name in stored.files}
 
 
-def _are_a_snapshot(arrays: Mapping[str, np.ndarray], seeds: int) -> bool:
-    """Whether arrays are all those of one kind of snapshot, fit together, and can be drawn."""
-    known, places = KINDS["visits" not in arrays]
+def _check(arrays: Mapping[str, np.ndarray], seeds: int) -> None:
+    """Raises `ValueError` unless arrays are all those of one kind of snapshot, fit together, and can be drawn."""
+    known, places = (MAP, MAP["visits"]) if "visits" in arrays else (BEST_EPISODES, BEST_EPISODES["actions"])
     sizes = {"seeds": seeds}
-    layouts = {name: known.get(name) or Layout((*places, f"actions of {name}")) for name in (*known, *arrays)}
-    return (
-        known.keys() <= arrays.keys()
-        and all(layout.fits(arrays[name], sizes) for name, layout in layouts.items())
-        and all(size > 0 for axis, size in sizes.items() if axis.startswith("actions of"))
-        and not any((np.abs(array.astype(float)) > HIGHEST).any() for array in arrays.values())  # NaN may be there
-        and ("lengths" not in known or 0 <= arrays["lengths"].min() <= arrays["lengths"].max() <= sizes["steps"])
-    )
+
+    def fits(name: str, array: np.ndarray) -> bool:
+        axes = known.get(name, (*places, f"actions of {name}"))
+        shape = array.shape[: len(axes)] if name == "observations" else array.shape
+        return (
+            array.dtype.kind in ("i" if name == "lengths" else "if")
+            and len(shape) == len(axes)
+            and all(sizes.setdefault(axis, size) == size for axis, size in zip(axes, shape))
+            and (name in known or shape[-1] > 0)
+            and not (np.abs(array.astype(float)) > HIGHEST).any()  # NaN may be there
+        )
+
+    are_one = known.keys() <= arrays.keys() and all(fits(name, array) for name, array in arrays.items())
+    lengths = arrays["lengths"] if are_one and known is BEST_EPISODES else np.zeros(1)
+    if not are_one or not 0 <= lengths.min() <= lengths.max() <= sizes.get("steps", 0):
+        raise ValueError(f"its arrays are not those of a snapshot of {seeds} seeds")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -30,18 +30,15 @@ from explore._config.gin_files import (
     format_value,
     list_leaves,
     map_leaves,
-    read_text,
+    name_run,
+    read_option,
 )
 from explore._config.seeds import parse_seeds
 from explore._messages import suggest, to_one_line
 from explore.errors import UserError
 
-KEYS = {
-    **dict.fromkeys(("recipes", "vary", "bind", "plugins"), "a list of strings"),
-    "seeds": "a string such as '0-4' or a list of integers",
-    "made_with": "a table",
-}
-"""What the file of a sweep may hold."""
+OPTIONS = {"recipes": "the configurations", "vary": "--vary", "bind": "-b", "seeds": "--seeds", "plugins": "-p"}
+"""The fields of a sweep, and what each is called on the command line."""
 LONGEST = 40  # characters of a value in the name of a cell
 LONGEST_NAME = 200  # a file's name may have 255 bytes
 
@@ -77,6 +74,7 @@ class Sweep:
     seeds: tuple[int, ...] | None = None
     plugins: tuple[str, ...] = ()
 
+    @cached_property
     def varied(self) -> list[Varied]:
         """What varies; raises `UserError` for what makes no grid."""
         varied = [_parse(text) for text in self.vary]
@@ -91,11 +89,6 @@ class Sweep:
             raise UserError("experiment.seeds is varied and set by --seeds too; leave one of them out")
         return varied
 
-    @property
-    def size(self) -> int:
-        """The number of cells."""
-        return math.prod([len(self.recipes), *(len(one.values) for one in self.varied())])
-
     def cells(self) -> list[Cell]:
         """All cells, in the order in which they run: what varies last changes fastest."""
         if not self.recipes:
@@ -103,21 +96,19 @@ class Sweep:
         repeated = _find_repeated(self.recipes)
         if repeated:
             raise UserError(f"the configuration {repeated} is named twice")
-        varied = self.varied()
-        recipes = zip(_distinguish([_name_recipe(recipe) for recipe in self.recipes], self.recipes), self.recipes)
-        axes = [
-            [(f"{name}={value}", text) for value, text in zip(_name_values(one.values), one.bindings())]
-            for name, one in zip(_shorten([one.target for one in varied]), varied)
-        ]
+        names = [_to_file_name(name_run(recipe)) for recipe in self.recipes]
+        recipes = zip(_distinguish(names, self.recipes), self.recipes)
+        axes = []
+        for name, one in zip(_shorten([one.target for one in self.varied]), self.varied):
+            values = _distinguish([_abbreviate(value) for value in one.values], list(map(format_value, one.values)))
+            axes.append([(f"{name}={value}", binding) for value, binding in zip(values, one.bindings())])
         seeds = [format_binding("experiment.seeds", self.seeds)] if self.seeds is not None else []
-        cells = []
+        names, points = [], []
         for (recipe_name, recipe), *point in product(recipes, *axes):
-            parts = [recipe_name] if len(self.recipes) > 1 or not varied else []
-            name = ",".join([*parts, *(part for part, _ in point)])
-            if len(name) > LONGEST_NAME:
-                name = _add_hash(name, name, LONGEST_NAME - 20)
-            cells.append(Cell(name, recipe, (*self.bind, *(text for _, text in point), *seeds)))
-        return cells
+            parts = [recipe_name] if len(self.recipes) > 1 or not axes else []
+            names.append(",".join([*parts, *(part for part, _ in point)]))
+            points.append((recipe, (*self.bind, *(binding for _, binding in point), *seeds)))
+        return [Cell(name, *point) for name, point in zip(_distinguish(names, names, LONGEST_NAME), points)]
 
     def to_toml(self, made_with: dict[str, str] | None = None) -> str:
         """The file of the sweep; `made_with` are digests of the files that it was begun with."""
@@ -131,17 +122,7 @@ class Sweep:
 
     def find_differences(self, other: Sweep) -> list[str]:
         """The options in which another sweep differs from this one."""
-        mine, others = (
-            {
-                "the configurations": sweep.recipes,
-                "--vary": [(one.target, one.bindings()) for one in sweep.varied()],
-                "-b": sweep.bind,
-                "--seeds": sweep.seeds,
-                "-p": sweep.plugins,
-            }
-            for sweep in (self, other)
-        )
-        return [name for name in mine if mine[name] != others[name]]
+        return [option for field, option in OPTIONS.items() if getattr(self, field) != getattr(other, field)]
 
 
 def read_sweep(path: Path) -> tuple[Sweep, dict[str, str]]:
@@ -156,42 +137,46 @@ def read_sweep(path: Path) -> tuple[Sweep, dict[str, str]]:
     for key, value in content.items():
         if key not in KEYS:
             raise UserError(f"{path}: a sweep has no {key!r}{suggest(key, KEYS)}")
-        if not _fits(key, value):
-            raise UserError(f"{path}: {key} must be {KEYS[key]}")
-    seeds = content.get("seeds")
-    listed = {key: tuple(content.get(key, ())) for key in ("recipes", "vary", "bind", "plugins")}
-    numbers = parse_seeds(seeds) if isinstance(seeds, str) else None if seeds is None else tuple(seeds)
-    return Sweep(seeds=numbers, **listed), content.get("made_with", {})
+        kind, fits = KEYS[key]
+        if not fits(value):
+            raise UserError(f"{path}: {key} must be {kind}")
+    made_with = content.pop("made_with", {})
+    if isinstance(content.get("seeds"), str):
+        content["seeds"] = parse_seeds(content["seeds"])
+    return Sweep(**{"recipes": ()} | {key: tuple(value) for key, value in content.items()}), made_with
 
 
-def _fits(key: str, value: Any) -> bool:
-    if key == "made_with":
-        return isinstance(value, dict) and all(isinstance(digest, str) for digest in value.values())
-    if key == "seeds":
-        return isinstance(value, str) or (isinstance(value, list) and all(type(seed) is int for seed in value))
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+def _are_all(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("recipes", "vary", "bind", "plugins"), ("a list of strings", partial(_are_all, str))),
+    "seeds": (
+        "a string such as '0-4' or a list of integers",
+        lambda value: isinstance(value, str) or _are_all(int, value),
+    ),
+    "made_with": ("a table of strings", lambda value: isinstance(value, dict) and _are_all(str, [*value.values()])),
+}
+"""What the file of a sweep may hold: each entry with what it must be."""
 
 
 def _parse(text: str) -> Varied:
     place = f'--vary "{to_one_line(text)}"'
-    example = 'write e.g. --vary "environment.DeepSea.size = [10, 20]"'
-    statements = [statement for statement, _ in read_text(text, lambda line: place, Path())]
-    if len(statements) != 1 or not isinstance(statements[0], config_parser.BindingStatement):
-        raise UserError(f"{place} must bind one parameter to a list; {example}")
-    scope, name, parameter, values, _ = statements[0]
-    if not parameter:
-        raise UserError(f"{place}: {name!r} is not a parameter; {example}")
-    target = add_scope(scope, f"{name}.{parameter}")
-    if not isinstance(values, list):
-        raise UserError(f"{place}: the values of {target} must be a list in square brackets; {example}")
-    if not values:
-        raise UserError(f"{place}: the list is empty, so there is nothing to run; {example}")
+    statements = [statement for statement, _ in read_option("--vary", text)]
+    if len(statements) == 1 and isinstance(statements[0], config_parser.BindingStatement):
+        scope, name, parameter, values, _ = statements[0]
+    else:
+        parameter = values = None
+    if not parameter or not isinstance(values, list) or not values:
+        example = 'write e.g. --vary "environment.DeepSea.size = [10, 20]"'
+        raise UserError(f"{place} must bind one parameter to a list of values in square brackets; {example}")
     if any(isinstance(leaf, Macro) for leaf in list_leaves(values)):
         raise UserError(f"{place}: write the values themselves; a macro (%) has no value here")
     repeated = _find_repeated(map(format_value, values))
     if repeated:
         raise UserError(f"{place}: {repeated} is listed twice")
-    return Varied(place, target, tuple(values))
+    return Varied(place, add_scope(scope, f"{name}.{parameter}"), tuple(values))
 
 
 def _find_repeated(texts: Iterable[str]) -> str | None:
@@ -201,7 +186,7 @@ def _find_repeated(texts: Iterable[str]) -> str | None:
 def _bound_targets(text: str) -> list[str]:
     return [
         add_scope(statement.scope, f"{statement.selector}.{statement.arg_name}")
-        for statement, _ in read_text(text, lambda line: f'-b "{to_one_line(text)}"', Path())
+        for statement, _ in read_option("-b", text)
         if isinstance(statement, config_parser.BindingStatement)
     ]
 
@@ -211,18 +196,14 @@ def _bound_targets(text: str) -> list[str]:
 
 def _shorten(targets: Sequence[str]) -> list[str]:
     """Each parameter by as many of its last words as it takes to tell it from the others."""
-    words = [re.split(r"[./]", target) for target in targets]
+    dotted = [target.replace("/", ".") for target in targets]
     names = []
-    for mine in words:
-        others = [other for other in words if other is not mine]
-        lengths = range(1, len(mine) + 1)
-        length = next((n for n in lengths if all(other[-n:] != mine[-n:] for other in others)), len(mine))
-        names.append(".".join(mine[-length:]))
+    for target in dotted:
+        words = target.split(".")
+        endings = [".".join(words[start:]) for start in reversed(range(len(words)))]
+        unique = [end for end in endings if sum(f".{other}".endswith(f".{end}") for other in dotted) == 1]
+        names.append([*unique, target][0])
     return _distinguish(names, targets)
-
-
-def _name_values(values: Sequence[Any]) -> list[str]:
-    return _distinguish([_abbreviate(value) for value in values], [format_value(value) for value in values])
 
 
 def _abbreviate(value: Any) -> str:
@@ -234,26 +215,19 @@ def _abbreviate(value: Any) -> str:
     return _to_file_name(plain if isinstance(plain, str) else format_value(plain).replace(" ", ""))
 
 
-def _name_recipe(recipe: str) -> str:
-    path = Path(recipe)
-    return _to_file_name(path.resolve().parent.name if path.name == "config.gin" else path.stem)
-
-
 def _to_file_name(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._")
 
 
-def _distinguish(names: Sequence[str], origins: Sequence[str]) -> list[str]:
+def _distinguish(names: Sequence[str], origins: Sequence[str], longest: int = LONGEST) -> list[str]:
     """The names, with a hash of their origin where they are too long, empty, or differ in capitals only."""
     counts = Counter(name.casefold() for name in names)
     return [
-        name if 0 < len(name) <= LONGEST and counts[name.casefold()] == 1 else _add_hash(name, origin, LONGEST - 16)
+        name
+        if 0 < len(name) <= longest and counts[name.casefold()] == 1
+        else f"{name[: longest - 16]}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}".lstrip("-")
         for name, origin in zip(names, origins)
     ]
-
-
-def _add_hash(name: str, origin: str, length: int) -> str:
-    return f"{name[:length]}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}".lstrip("-")
 
 
 def _toml(value: str | Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from rich.table import Table
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore.errors import UserError
+from explore.interfaces import News
 
 TAIL = 2**18
 """Bytes at the end of `episodes.csv` that are read: the last 100 episodes of some 30 seeds."""
@@ -44,6 +46,12 @@ class CellState:
     progress: Progress | None = None
     size: int = field(default=-1, repr=False)  # of `episodes.csv` when it was read last
 
+    def __post_init__(self) -> None:
+        with suppress(UserError):  # not begun, or damaged, which the cell itself reports
+            if Run.open(self.folder).status == "done":
+                self.state = "done"
+                self.refresh()
+
     def refresh(self) -> None:
         """Reads how far the run has come, if that has changed."""
         with suppress(OSError, UserError, ValueError):  # not begun yet, or a row is half written
@@ -51,6 +59,25 @@ class CellState:
             if size != self.size:
                 self.episodes = Run.open(self.folder).info["episodes"]
                 self.progress, self.size = read_progress(self.folder / "episodes.csv"), size
+
+    def update(self, news: News, stopping: bool) -> None:
+        """Takes over what the launcher tells of the cell; `stopping` if it was asked to stop."""
+        self.reason = ""
+        if news.code is None:
+            self.state, self.reason = "running", news.text
+            return
+        self.refresh()
+        if news.code == 0:
+            self.state = "done"
+        elif stopping and (news.code < 0 or news.code > 128):
+            self.state = "interrupted"
+        elif news.code < 0:
+            name = next((one.name for one in signal.Signals if one == -news.code), f"signal {-news.code}")
+            self.state, self.reason = "killed", f"killed by {name}, again and again"
+        else:
+            lines = [line for line in news.text.splitlines() if line.strip()] or [f"exit code {news.code}"]
+            told = [line for line in lines if line.startswith("explore: ")] or lines
+            self.state, self.reason = "failed", told[-1].removeprefix("explore: ").removeprefix("error: ")
 
     def figures(self) -> tuple[str, str, str]:
         """Episodes, mean return and time, as they are shown."""

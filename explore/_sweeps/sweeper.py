@@ -14,35 +14,30 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import signal
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from gin import config_parser
-
-from explore._config import configuration
+from explore._config.configuration import Config
 from explore._config.discovery import Registry, discover
-from explore._config.gin_files import find_file, format_value, is_literal, read_file, read_text
-from explore._config.parameters import parameters
-from explore._config.tracebacks import name_plugin_that_raised
-from explore._messages import note, suggest, to_one_line
+from explore._config.gin_files import find_file, format_binding, read_file
+from explore._config.tracebacks import plugin_errors
+from explore._messages import note, suggest
+from explore._running.experiment import load
 from explore._running.interrupts import Interrupts
 from explore._running.provenance import provenance
+from explore._running.run import as_integers, as_list
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore._sweeps.grid import Cell, Sweep, read_sweep
 from explore._sweeps.progress import CellState, show_progress
-from explore.errors import Interrupted, RunFailed, SweepFailed, UserError
+from explore.errors import Interrupted, SweepFailed, UserError
 from explore.interfaces import Launcher, News, Task
 
 FILE = "sweep.toml"
 MANY = 64
 """More cells than these need `--yes`."""
-Settings = dict[tuple[str, str], tuple[Any, str]]
-"""Values of launchers' parameters, by launcher and parameter, with the place where each is written."""
 
 
 def sweep(
@@ -65,22 +60,23 @@ def sweep(
     The arguments are the options of `explore sweep`; `recipes` may be the file of a sweep. What is in
     the folder `out` already is not run again. Raises `SweepFailed` if some cells failed, after the others.
     """
-    asked, folder = _parse_request(_to_list(recipes), out)
-    settings, bindings = _split_settings(_to_list(bindings))
+    asked, folder = _parse_request(as_list(recipes), out)
+    texts = as_list(bindings)
+    settings = [text for text in texts if text.strip().startswith("launcher.")]  # they are no part of a run
     asked = Sweep(
         asked.recipes,
-        (*asked.vary, *_to_list(vary)),
-        (*asked.bind, *bindings),
-        asked.seeds if seeds is None else tuple(int(s) if isinstance(s, np.integer) else s for s in seeds),
-        tuple(dict.fromkeys((*asked.plugins, *_to_list(plugins)))),
+        (*asked.vary, *as_list(vary)),
+        (*asked.bind, *(text for text in texts if text not in settings)),
+        asked.seeds if seeds is None else as_integers(seeds),
+        tuple(dict.fromkeys((*asked.plugins, *as_list(plugins)))),
     )
-    if asked.size > MANY and not yes:
-        raise UserError(f"the grid has {asked.size} cells; add --yes if you mean it")
+    cells = asked.cells()
+    if len(cells) > MANY and not yes:
+        raise UserError(f"the grid has {len(cells)} cells; add --yes if you mean it")
     registry = discover(asked.plugins)
     for failure in registry.failed:
         note(str(failure))
     chosen = _build_launcher(registry, launcher, settings, jobs=jobs, address=address)
-    cells = asked.cells()
     _check_cells(cells, asked, registry, allow_imports)
     made_with = _digest_sources(asked, registry)
     _check_folder(folder, asked, made_with)
@@ -92,7 +88,9 @@ def sweep(
                 files.write(folder / FILE, asked.to_toml(made_with))
         except OSError as error:
             raise UserError(f"cannot write the sweep to {folder}: {error.strerror}; choose another --out") from error
-        states, tasks = _plan(cells, folder, asked.plugins, allow_imports)
+        states = {cell.name: CellState(cell.name, folder / cell.name) for cell in cells}
+        missing = [cell for cell in cells if states[cell.name].state != "done"]
+        tasks = [_make_task(cell, folder, asked.plugins, allow_imports) for cell in missing]
         if not quiet and len(tasks) < len(cells):
             note(f"{len(cells) - len(tasks)} of {len(cells)} cells are done already")
         with Interrupts() as interrupts:
@@ -104,26 +102,18 @@ def sweep(
     return {cell.name: Run.open(folder / cell.name) for cell in cells}
 
 
-def _to_list(given: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
-
-
 def _parse_request(recipes: Sequence[str], out: str | Path | None) -> tuple[Sweep, Path]:
     """The sweep that is named, and its folder."""
-    given = [recipe for recipe in recipes if recipe.endswith(".toml")]
-    if any("\0" in word for word in (*recipes, str(out))):
-        raise UserError("there is a zero byte in a name")
-    if not given:
-        if out is None:
-            raise UserError("name the folder for the sweep: --out DIR")
-        return Sweep(tuple(recipes)), Path(out).expanduser()
-    if len(recipes) > 1:
-        raise UserError(f"{given[0]} is a whole sweep; name it alone")
-    path = Path(given[0])
-    asked, _ = read_sweep(path)
-    if out is None:
-        return asked, path.parent if path.name == FILE else Path("sweeps", path.stem)
-    return asked, Path(out).expanduser()
+    path = next((Path(recipe) for recipe in recipes if recipe.endswith(".toml")), None)
+    if path is None and out is None:
+        raise UserError("name the folder for the sweep: --out DIR")
+    if path is not None and len(recipes) > 1:
+        raise UserError(f"{path} is a whole sweep; name it alone")
+    asked, folder = Sweep(tuple(recipes)), Path()
+    if path is not None:
+        asked, _ = read_sweep(path)
+        folder = path.parent if path.name == FILE else Path("sweeps", path.stem)
+    return asked, folder if out is None else Path(out).expanduser()
 
 
 def _resume_command(folder: Path, allow_imports: bool, **options: Any) -> str:
@@ -137,10 +127,10 @@ def _resume_command(folder: Path, allow_imports: bool, **options: Any) -> str:
 
 def _check_cells(cells: Sequence[Cell], asked: Sweep, registry: Registry, allow_imports: bool) -> None:
     """Raises `UserError` for the first cell whose configuration has a mistake."""
-    places = {f'-b "{text}"': one.place for one in asked.varied() for text in one.bindings()}
+    places = {f'-b "{text}"': one.place for one in asked.varied for text in one.bindings()}
     for cell in cells:
         try:
-            configuration.load(cell.recipe, cell.bindings, registry, allow_imports=allow_imports)
+            load(cell.recipe, cell.bindings, registry, allow_imports=allow_imports)
         except UserError as error:
             message = str(error)
             for written, place in places.items():
@@ -152,10 +142,7 @@ def _digest_sources(asked: Sweep, registry: Registry) -> dict[str, str]:
     """Digests of the recipes, with what they include, and of the files of plugins, to notice changes."""
     found = {}
     for recipe in asked.recipes:
-        statements = [
-            repr(tuple(part for part in statement if not isinstance(part, config_parser.Location)))
-            for statement, _ in read_file(find_file(recipe))
-        ]
+        statements = [repr(statement[:-1]) for statement, _ in read_file(find_file(recipe))]  # the last is its line
         found[recipe] = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     plugins = provenance(registry)["plugins"]
     return found | {one["source"]: one["sha256"] for one in plugins if one["source"] in asked.plugins and one["sha256"]}
@@ -163,15 +150,9 @@ def _digest_sources(asked: Sweep, registry: Registry) -> dict[str, str]:
 
 def _check_folder(folder: Path, asked: Sweep, made_with: dict[str, str]) -> None:
     """Raises `UserError` if a folder holds anything but this sweep."""
-    if not os.path.lexists(folder):
-        return
-    if not os.path.isdir(folder):
-        raise UserError(f"{folder} is not a folder; choose another --out")
-    if (folder / "run.json").exists():
-        raise UserError(f"{folder} holds a run, not a sweep; choose another --out")
     if not (folder / FILE).exists():
-        if any(entry.name != ".lock" for entry in folder.iterdir()):
-            raise UserError(f"{folder} holds something else than a sweep; choose another --out")
+        if os.path.lexists(folder) and (not folder.is_dir() or {file.name for file in folder.iterdir()} - {".lock"}):
+            raise UserError(f"{folder} is something other than the folder of a sweep; choose another --out")
         return
     there, digests = read_sweep(folder / FILE)
     differing = there.find_differences(asked)
@@ -182,83 +163,40 @@ def _check_folder(folder: Path, asked: Sweep, made_with: dict[str, str]) -> None
         raise UserError(f"{folder} was made with another {edited[0]}, edited since; undo that, or choose another --out")
 
 
-# Launchers
+class _Root:
+    """Stands for the experiment in a configuration that only builds a launcher."""
+
+    def __init__(self, launcher: type[Launcher]):
+        self.launcher = launcher()
 
 
-def _split_settings(bindings: Sequence[str]) -> tuple[Settings, list[str]]:
-    """The bindings of launchers' parameters, which are no part of a run; and the other bindings."""
-    settings: Settings = {}
-    rest = []
-    for text in bindings:
-        place = f'-b "{to_one_line(text)}"'
-        statements = [statement for statement, _ in read_text(text, lambda line, place=place: place, Path())]  # type: ignore[misc]
-        if len(statements) == 1 and str(getattr(statements[0], "selector", "")).startswith("launcher."):
-            _, name, parameter, value, *_ = statements[0]
-            settings[name, parameter] = value, place
-        else:
-            rest.append(text)
-    return settings, rest
-
-
-def _build_launcher(registry: Registry, name: str, settings: Settings, **options: Any) -> Launcher:
-    """The launcher of this name, in any case, with the settings of the user."""
-    known = {one.name: one for one in registry.components.values() if one.slot == "launcher"}
-    found = next((one for one in known.values() if one.name.casefold() == name.casefold()), None)
-    if found is None:
-        near = suggest(name.lower(), (other.lower() for other in known))
-        raise UserError(f"--launcher {name}: there is no such launcher{near}")
-    given = {(found.selector, key): (value, f"--{key} {value}") for key, value in options.items() if value is not None}
-    takes = parameters(found.cls)
-    arguments = {}
-    for (selector, parameter), (value, place) in (settings | given).items():
-        if selector != found.selector:
-            raise UserError(f"{place}: the launcher is {found.selector}; choose another with --launcher")
-        if parameter not in takes:
-            raise UserError(f"{place}: {found.selector} has no parameter {parameter!r}{suggest(parameter, takes)}")
-        if not is_literal(value) or not takes[parameter].fits(value):
-            shown = format_value(value) if is_literal(value) else value
-            raise UserError(f"{place}: {found.selector}: {parameter} must be {takes[parameter].kind}, got {shown}")
-        arguments[parameter] = value
-    try:
-        return found.cls(**arguments)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{found.selector}: {error}") from error
+def _build_launcher(registry: Registry, name: str, settings: Sequence[str], **options: Any) -> Launcher:
+    """The launcher of this name, in any case, with its bindings and the options of the command line."""
+    known = {one.name.lower(): one.selector for one in registry.components.values() if one.slot == "launcher"}
+    selector = known.get(name.lower())
+    if selector is None:
+        raise UserError(f"--launcher {name}: there is no such launcher{suggest(name.lower(), known)}")
+    given = [format_binding(f"{selector}.{key}", value) for key, value in options.items() if value is not None]
+    config = Config(None, [f"experiment.launcher = @{selector}", *settings, *given], registry, root=_Root)
+    launcher: Launcher = config.build().launcher
+    for remark in config.unused():
+        raise UserError(f"{remark}: the launcher is {selector}; choose another with --launcher")
+    return launcher
 
 
 # At work
 
 
-def _plan(
-    cells: Sequence[Cell], folder: Path, plugins: Sequence[str], allow_imports: bool
-) -> tuple[dict[str, CellState], list[Task]]:
-    """The states of all cells by their names, and a task for each that is not done."""
-    states, tasks = {}, []
-    for cell in cells:
-        state = states[cell.name] = CellState(cell.name, folder / cell.name)
-        if _is_done(state.folder):
-            state.state = "done"
-            state.refresh()
-        else:
-            place = state.folder.absolute()
-            tasks.append(Task(cell.name, _cell_command(cell, place, plugins, allow_imports), place))
-    return states, tasks
-
-
-def _is_done(folder: Path) -> bool:
-    try:
-        return Run.open(folder).status == "done"
-    except UserError:  # not begun, or damaged, which the cell itself reports
-        return False
-
-
-def _cell_command(cell: Cell, folder: Path, plugins: Sequence[str], allow_imports: bool) -> tuple[str, ...]:
-    """The words after `explore`, which mean the same in any working folder."""
+def _make_task(cell: Cell, sweep: Path, plugins: Sequence[str], allow_imports: bool) -> Task:
+    """The command of a cell, in words after `explore` that mean the same in any working folder."""
     recipe = str(Path(cell.recipe).absolute()) if os.path.isfile(cell.recipe) else cell.recipe
+    folder = (sweep / cell.name).absolute()
     bound = [word for text in cell.bindings for word in ("-b", text)]
     given = [str(Path(plugin).absolute()) if plugin.endswith(".py") else plugin for plugin in plugins]
     loaded = [word for plugin in given for word in ("-p", plugin)]
     allowed = ["--allow-imports"] if allow_imports else []
-    return ("run", recipe, *bound, *loaded, *allowed, "--out", str(folder), "--resume", "--quiet")
+    words = ("run", recipe, *bound, *loaded, *allowed, "--out", str(folder), "--resume", "--quiet")
+    return Task(cell.name, words, folder)
 
 
 def _run(
@@ -275,7 +213,7 @@ def _run(
     with show_progress([*states.values()], quiet) as show, closing(news_of):
         for news in news_of:
             state = states[news.task.name]
-            _update(state, news, interrupts.number is not None)
+            state.update(news, interrupts.number is not None)
             show(state)
             if news.code is not None:
                 with suppress(UserError):  # it did not come as far as to have a folder
@@ -290,36 +228,8 @@ def _launch(
     """What the launcher reports; an error in the launcher of a plugin gets its name and line."""
     if not tasks:
         return
-    try:
+    with plugin_errors(registry):
         yield from launcher.launch(tasks, asked_to_stop)
-    except (UserError, RunFailed):
-        raise
-    except Exception as error:
-        raise name_plugin_that_raised(error, registry) from error.__cause__
-
-
-def _update(state: CellState, news: News, stopping: bool) -> None:
-    if news.code is None:
-        state.state, state.reason = "running", news.text
-        return
-    state.refresh()
-    if news.code == 0:
-        state.state, state.reason = "done", ""
-    elif stopping and (news.code < 0 or news.code > 128):
-        state.state, state.reason = "interrupted", ""
-    elif news.code < 0:
-        number = -news.code
-        name = next((one.name for one in signal.Signals if one == number), f"signal {number}")
-        state.state, state.reason = "killed", f"killed by {name}, again and again"
-    else:
-        state.state, state.reason = "failed", _find_reason(news)
-
-
-def _find_reason(news: News) -> str:
-    """The last line that the cell complained with, or else the last that it wrote."""
-    lines = [line for line in news.text.splitlines() if line.strip()] or [f"exit code {news.code}"]
-    last = ([line for line in lines if line.startswith("explore: ")] or lines)[-1]
-    return last.removeprefix("explore: ").removeprefix("error: ")
 
 
 def _conclude(states: Sequence[CellState], stopped: int | None, resume: str) -> None:

@@ -30,3 +30,6 @@ BUILT_INS: tuple[str, ...] = (
 
 BUILT_IN_COMMANDS = {"export-bsuite": "explore_plugins.bsuite_export:ExportBsuite"}
 """Commands by name, as others declare them by entry points, see `explore.commands`."""
+
+BUILT_IN_SECTIONS = {"regret": "explore_plugins.regret_section:draw_regret"}
+"""Sections of reports by name, as others declare them by entry points, see `explore.reports`."""

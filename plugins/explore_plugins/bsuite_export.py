@@ -15,7 +15,7 @@ class ExportBsuite(Command):
         parser.add_argument("--out", metavar="DIR", required=True, help="a new folder for the files")
 
     def run(self, arguments: argparse.Namespace) -> None:
-        from explore._analysis.export import export_bsuite
+        from explore_plugins.bsuite_logs import export_bsuite
 
         for path in export_bsuite(arguments.folders, arguments.out):
             print(path)

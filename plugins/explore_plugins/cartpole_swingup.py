@@ -10,9 +10,9 @@ import numpy as np
 from dm_env import specs
 
 from explore import hookimpl
-from explore._analysis.scores import GOOD_RETURN, PERFECT_RETURN, swingup_score
 from explore.interfaces import Judge
 from explore.tasks import TaskDescription, Trace
+from explore_plugins.bsuite_scores import GOOD_RETURN, PERFECT_RETURN, swingup_score
 
 GRAVITY = 9.8
 FORCE = 10.0

@@ -9,10 +9,10 @@ import numpy as np
 from dm_env import specs
 
 from explore import hookimpl
-from explore._analysis.scores import BAD_SHARE, DEEP_SEA_EPISODES, FIRST_JUDGED, FORGIVENESS
 from explore.interfaces import Judge, Model
 from explore.streams import integer_seed
 from explore.tasks import Column, Marker, Size, TaskDescription
+from explore_plugins.bsuite_scores import BAD_SHARE, DEEP_SEA_EPISODES, FIRST_JUDGED, FORGIVENESS
 
 MAP_NOTE = (
     "Deep-sea: the start is at the top left. The last row of maps is the one to watch, since the cells of a row of the "

@@ -199,8 +199,11 @@ class Indexed(Agent):
 
     def learn_online(self, active: Sequence[bool] | None = None) -> None:
         if self.learn_every is not None:
-            active = active or self.everyone
-            self._learn([lane for lane, on in enumerate(active) if on and self.steps[lane] % self.learn_every == 0], 1)
+            steps = zip(active or self.everyone, self.steps)
+            lanes = [lane for lane, (on, step) in enumerate(steps) if on and step % self.learn_every == 0]
+            if lanes:
+                self.learner.complete(self.replay, lanes, self.streams["mask"])
+                self._learn(lanes, 1)
 
     def begin_evaluation(self) -> None:
         self.evaluation_index = self.function.indexer.draw(self.streams["evaluation index"], 1, 1)
@@ -313,8 +316,6 @@ class Indexed(Agent):
 
     def _learn(self, lanes: Sequence[int], batches: int) -> None:
         """A learning phase of these lanes, as far as they have seen enough."""
-        if self.learn_every is not None and len(lanes):
-            self.learner.complete(self.replay, lanes, self.streams["mask"])
         lanes = [lane for lane in lanes if self.steps[lane] >= self.min_replay]
         if not lanes:
             return

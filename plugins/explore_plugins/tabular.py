@@ -15,12 +15,19 @@ import numpy as np
 import torch
 
 from explore import hookimpl
-from explore._running.regret import expected
 from explore.interfaces import Agent, Schedule, Spec, as_schedule
 from explore.streams import Streams
 
 Place = tuple[np.ndarray, ...]
 """What picks an entry for each of some lanes: lanes, stages, states and, maybe, actions."""
+
+
+def expected(weights: np.ndarray, later: np.ndarray) -> np.ndarray:
+    """Sums over next states: `[lanes, states, actions, next states]` and `[lanes, next states]`.
+
+    No matrix product: the last bits of that may depend on a lane's neighbours.
+    """
+    return np.einsum("lxay,ly->lxa", weights, later)
 
 
 class Tabular(Agent):

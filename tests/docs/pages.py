@@ -1,5 +1,6 @@
 """The pages of the documentation, and what is in them: code blocks, commands, files."""
 
+import os
 import pkgutil
 import re
 from pathlib import Path
@@ -61,3 +62,19 @@ def write_files(pages, folder):
 def write_plugins(pages, folder):
     """Writes the files of some pages, and returns the names of the plugins among them."""
     return [name for name in write_files(pages, folder) if "@hookimpl" in (folder / name).read_text()]
+
+
+def install(pyproject, monkeypatch):
+    """What pip would do with a package in the working folder, as far as it matters to explore."""
+    project = pyproject["project"]
+    information = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
+    information.mkdir()
+    (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    entries = [
+        line
+        for group, points in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in points.items()))
+    ]
+    (information / "entry_points.txt").write_text("\n".join(entries))
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()), prepend=os.pathsep)

@@ -20,21 +20,22 @@ from pages import (
     blocks,
     commands,
     files,
+    install,
     title,
     write_files,
     write_plugins,
 )
 
 from explore._cli.main import main
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 RECIPES, FILES = (DOCS / "reference" / f"{name}.md" for name in ("gin", "files"))
-BINDING = re.compile(r"`(?:-b )?\"?((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
+BINDING = re.compile(r"`(?:-b )?\"?(?!self\.)((?:\w+/)?(?:\w+\.)?\w+\.\w+ = [^`\"]+)\"?`")
 
 
 @pytest.fixture
-def perform(folder, monkeypatch, capfd):
+def perform(folder, monkeypatch, capfd, forked_cells):
     """Runs a command, which must work, or end with the messages that are shown."""
 
     def pip(*_):
@@ -57,22 +58,6 @@ def perform(folder, monkeypatch, capfd):
 
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     return perform
-
-
-def install(pyproject, monkeypatch):
-    """What pip would do with a package in the working folder, as far as it matters to explore."""
-    project = pyproject["project"]
-    information = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
-    information.mkdir()
-    (information / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    entries = [
-        line
-        for group, points in project["entry-points"].items()
-        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in points.items()))
-    ]
-    (information / "entry_points.txt").write_text("\n".join(entries))
-    monkeypatch.syspath_prepend(Path.cwd())
-    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()), prepend=os.pathsep)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,17 @@ def test_the_example_of_a_logger_writes_its_file(folder):
     assert (folder / "run" / "records.jsonl").read_text().startswith('{"seed": 0, "episode": 1, "return": ')
 
 
+def test_the_example_of_an_environment_describes_its_task(folder):
+    write_files(REFERENCE, folder)
+    bindings = ["experiment.environment = @environment.Corridor", *TINY]
+    run = explore.run("pins_deep_sea", bindings=bindings, plugins=["corridor.py"], out="run", quiet=True)
+    description = explore.Run.open(run.folder).description
+    assert (description.name, description.map_shape) == ("Corridor", (1, 20))
+    assert [marker.name for marker in description.markers] == ["goal"]
+    assert all(0 <= seed["score"] <= 1 for seed in run.summary["seeds"].values())
+    assert len(run.snapshots.episodes()) > 0
+
+
 def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder):
     registry = discover(write_plugins(REFERENCE, folder))
     takes = {"TanhNet": ["floats"], "ConvNet": [IMAGE], "FirstVisits": ["integers"]}

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from explore_plugins.regret_section import bound
 from tabular import THREE_STATES
 
-from explore._analysis.report.regret import bound
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 
 
 def regrets(recipe, *bindings, mdps=100, episodes=2000):

@@ -1,4 +1,4 @@
-"""New plugins: the package of any slot works at once; what cannot be is told in one line, and nothing is written."""
+"""New plugins: the package of any slot works at once; bad names are refused in one line, and nothing is written."""
 
 import errno
 import inspect
@@ -67,7 +67,7 @@ def test_every_parameter_has_a_meaning(folder, capsys, slot):
     assert all(len(line.split()) > 4 for line in table.strip().splitlines())
 
 
-def test_what_is_written_is_tidy(folder):
+def test_the_package_passes_ruff(folder):
     rules = ["--isolated", "--line-length=120"]
     for slot in SLOTS:
         new_plugin("novelty", slot, out=slot)
@@ -100,7 +100,7 @@ def test_pip_installs_it_and_its_tests_pass(folder):
 # What is said
 
 
-def test_it_tells_the_files_and_what_to_type_next(capsys):
+def test_it_prints_the_files_and_the_next_commands(capsys):
     assert main(["new-plugin", "cosine-heads"]) == 0
     assert capsys.readouterr().out == (
         "cosine-heads/pyproject.toml\n"
@@ -188,7 +188,7 @@ BAD_NAME = "cannot name a plugin; write words of letters and digits, such as cos
         (["x" * 300], "cannot write to xxx"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_nothing_is_written(folder, capsys, words, expected):
+def test_a_bad_name_is_refused_in_one_line_and_nothing_is_written(folder, capsys, words, expected):
     assert main(["new-plugin", *words]) == 2
     error = capsys.readouterr().err
     assert error.startswith("explore: error: ")
@@ -211,7 +211,7 @@ def test_the_name_of_an_installed_component_is_taken(folder, install, capsys):
 # Writing
 
 
-def test_what_is_there_is_left_alone(folder, capsys):
+def test_existing_files_are_left_alone(folder, capsys):
     Path("heads").mkdir()
     Path("file").write_text("mine")
     Path("link").symlink_to("nowhere")

@@ -13,8 +13,8 @@ from browser import look, needs_chromium
 from PIL import Image
 
 from explore._analysis.report import style
+from explore._analysis.report.drawing import Picture, Section
 from explore._analysis.report.page import content, document, page
-from explore._analysis.report.section import Picture, Section
 
 HOSTILE = (
     "</title></style><script>document.title = 'taken'</script><img src=http://127.0.0.1:9/x> & \"quoted\" 'it' $x_"
@@ -225,7 +225,7 @@ def test_series_are_told_apart_on_both_pages_and_without_colour():
 
 
 def test_darker_is_less_on_a_map_in_grey_as_well():
-    steps = [luminance(colour) for colour in matplotlib.colormaps[style.COLORMAP](np.linspace(0, 1, 64))]
+    steps = [luminance(colour) for colour in matplotlib.colormaps[style.RC["image.cmap"]](np.linspace(0, 1, 64))]
     assert (np.diff(steps) > 0).all()
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import explore
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 from explore.errors import RunFailed, UserError
 
 SMALL = [

@@ -267,7 +267,7 @@ def test_the_same_command_begins_and_goes_on(capsys):
     assert start("--quiet", "--resume", *stop) == 0
 
 
-def test_without_a_folder_it_is_the_latest_of_the_name(capsys):
+def test_without_a_folder_it_is_the_latest_of_the_name():
     command = ["run", "pins_deep_sea", *bound(*DEEP_SEA, "experiment.episodes = 6"), "--quiet", *stopping()]
     assert [main(command), main(command)] == [130, 130]
     assert main([*command, "--resume"]) == 0
@@ -292,7 +292,7 @@ def test_resume_may_stand_anywhere(stopped):
         (["--resume", "."], ". is not the folder of a run: it has no run.json"),
         (["--resume", "a", "pins_deep_sea", "--out", "b"], "--resume a and --out b name two folders; one is enough"),
         (["--force", "pins_deep_sea"], "--force goes with --resume"),
-        (["--resume", "out.gin"], "there is no configuration 'out.gin'"),
+        (["--resume", "out.gin"], "there is no run folder out.gin"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(capsys, words, expected):

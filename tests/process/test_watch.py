@@ -17,7 +17,7 @@ from PIL import Image
 
 from explore._analysis import watch as module
 from explore._analysis.report import style
-from explore._analysis.report.section import Picture, Section
+from explore._analysis.report.drawing import Picture, Section
 from explore._analysis.watch import Live, once, watch
 from explore._storage import files
 from explore._storage.episodes_csv import episode_columns
@@ -400,14 +400,6 @@ def test_a_signal_ends_it_well(writer, number):
         os.kill(process.pid, number)
         rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, "", "")
-
-
-def test_a_page_is_opened_once_it_can_be(writer, monkeypatch):
-    opened = []
-    monkeypatch.setattr(module._Server, "serve_forever", lambda server: opened.append("served"))
-    watch(writer.run.folder, open_page=opened.append)
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", opened[0])
-    assert opened[1:] == ["served"]
 
 
 def test_once_is_a_picture(writer, tmp_path):

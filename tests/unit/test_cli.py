@@ -10,10 +10,10 @@ import pytest
 
 from explore._cli.main import main
 from explore._cli.parser import COMMANDS, build_parser
-from explore._config.configuration import load
 from explore._config.discovery import discover
 from explore._config.gin_files import list_recipes
 from explore._config.seeds import parse_seeds
+from explore._running.experiment import load
 from explore.errors import RunFailed, UserError
 
 MINE = '''
@@ -52,7 +52,7 @@ def train(monkeypatch):
     calls = []
     module = types.ModuleType("explore._running.run")
 
-    def run(config, **options):
+    def run(config=None, **options):
         calls.append((config, options))
         if train.raises:
             raise train.raises
@@ -159,6 +159,7 @@ def test_errors_are_red_on_a_terminal_unless_colour_is_unwanted(capsys, monkeypa
     ("command", "expected"),
     [
         (["fly"], "invalid choice: 'fly'"),
+        (["run", "pins_deep_sea", "--out", "o\0"], "there is a zero byte in an argument"),
         ([], "required: COMMAND"),
         (["run"], "name a configuration to run, or a folder: --resume DIR (see explore run --help)"),
         (["run", "a.gin", "--seeds", "4-0"], "the range '4-0' is empty"),
@@ -281,15 +282,14 @@ def test_every_command_has_help():
         (["run", "--resume", "o"], None, "o"),
         (["run", "--resume", "--out", "o"], None, "o"),
         (["run", "a.gin", "--resume", "o"], "a.gin", "o"),
-        (["run", "a.gin", "--resume", "o", "--out", "./o"], "a.gin", "o"),
-        (["run", "--resume", "a.gin"], "a.gin", None),
+        (["run", "a.gin", "--resume", "o", "--out", "./o"], "a.gin", "./o"),
         (["run", "--resume", "a", "--out", "o"], "a", "o"),
     ],
 )
 def test_ways_to_resume(train, words, config, out):
     assert main([*words, "-b", "x.y = 1", "-p", "m.py", "--force", "--quiet", "--allow-imports"]) == 0
     [(given, options)] = train.calls
-    assert (given, options.pop("out"), options.pop("seeds")) == (config, out, None)
+    assert (given, options.pop("out"), options.pop("seeds", None)) == (config, out, None)
     switches = dict.fromkeys(["quiet", "allow_imports", "resume", "force"], True)
     assert options == {"bindings": ["x.y = 1"], "plugins": ["m.py"], **switches}
 

@@ -1,9 +1,11 @@
+"""Whether the code of a plugin is still what it was."""
+
 import importlib
 import sys
 
 import pytest
 
-from explore._config.fingerprint import fingerprint
+from explore._running.provenance import fingerprint
 
 
 @pytest.fixture
@@ -32,16 +34,16 @@ def test_it_is_of_a_file_and_of_what_it_imports(load):
     assert load("plugin", {"scales.py": "import sys  # \n"}) != before
 
 
-def test_it_is_of_all_of_a_package_that_is_used(load):
+def test_it_is_of_all_of_a_package(load):
     files = {
         "mine/__init__.py": "from .heads import X\n",
         "mine/heads.py": "from mine import scales as s\nX = s.Y\n",
         "mine/scales.py": "Y = 1\n",
-        "mine/unused.py": "",
+        "beside.py": "Z = 1\n",
     }
-    before = load("mine", files)
-    assert load("mine", {"mine/unused.py": "Z = 1\n"}) == before
-    assert load("mine", {"mine/scales.py": "Y = 2\n"}) != before
+    before = load("mine.heads", files)
+    assert load("mine.heads", {"beside.py": "Z = 2\n"}) == before
+    assert load("mine.heads", {"mine/scales.py": "Y = 2\n"}) != before
 
 
 def test_what_lies_beside_an_installed_file_is_not_its_own(tmp_path, monkeypatch):

@@ -51,7 +51,7 @@ MINE = {"name": "mine", "version": "1", "source": "mine.py", "sha256": "a"}
         (MINE | {"source": "elsewhere/mine.py"}, []),
         (MINE | {"version": "0"}, ["plugin mine 0 (now 1)"]),
         (MINE | {"sha256": "b"}, ["plugin mine (edited since)"]),
-        (MINE | {"name": "other"}, ["plugin other (now missing)"]),
+        (MINE | {"name": "other"}, ["plugin other 1 (now missing)"]),
     ],
 )
 def test_another_plugin_is_named(now, then, expected):

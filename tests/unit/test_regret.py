@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from explore_plugins.deep_sea import DeepSea
 from explore_plugins.random_mdp import RandomMDP
+from explore_plugins.regret_section import bound
 
-from explore._analysis.report.regret import bound
-from explore._config.configuration import load
 from explore._config.discovery import discover
+from explore._running.experiment import load
 from explore._running.regret import Regret, best_values, policy_values
 
 TINY = partial(RandomMDP, states=2, actions=2, horizon=3)

@@ -267,7 +267,7 @@ def test_a_run_that_is_resumed_is_the_same_to_the_byte(name, tmp_path):
     assert first == second
 
 
-def test_tabular_agents_are_swept_and_compared_like_others(tmp_path, monkeypatch):
+def test_tabular_agents_are_swept_and_compared_like_others(tmp_path, monkeypatch, forked_cells):
     monkeypatch.chdir(tmp_path)
     bindings = [*THREE_STATES, "experiment.episodes = 5"]
     recipes = ["wtd_random_mdp", "psrl_random_mdp"]

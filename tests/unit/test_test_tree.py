@@ -8,10 +8,6 @@ import pytest
 TESTS = Path(__file__).parents[1]
 FILES = sorted(TESTS.rglob("*.py"))
 LONG = 500
-TOO_LONG = {
-    "test_fuzz", "test_resume", "test_checkpoints", "test_configuration", "test_report", "test_state", "test_testing",
-}  # fmt: skip
-"""What is longer yet; remove from here what is not."""
 
 
 def test_tests_lie_in_a_folder_that_says_what_they_are():
@@ -33,6 +29,4 @@ def test_no_file_imports_a_test(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_no_file_is_long(path):
-    if path.stem in TOO_LONG:
-        pytest.xfail("not yet")
     assert len(path.read_text().splitlines()) <= LONG

@@ -8,34 +8,37 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from explore._analysis.groups import finished, run_folders
+from explore._analysis.report import tables
+from explore._analysis.report.beliefs import draw_best_episodes, draw_maps
+from explore._analysis.report.data import ReportData, gather, gather_running
+from explore._analysis.report.drawing import Section
+from explore._analysis.report.learning import draw_learning
+from explore._analysis.report.methods import draw_aggregates, draw_costs
+from explore._analysis.report.page import page
+from explore._analysis.report.plugin_sections import draw_plugin_sections
+from explore._analysis.report.solving import draw_solving
+from explore._analysis.report.style import styled
 from explore._storage import files
 from explore._storage.run_folder import Run
 from explore.errors import UserError
-
-if TYPE_CHECKING:
-    from explore._analysis.report.data import Material
-    from explore._analysis.report.section import Section
 
 
 def report(folders: Sequence[str | Path], out: str | Path) -> Path:
     """Writes a page on the runs in these folders, each that of a run or of a sweep; raises `UserError`."""
     out = Path(out)
     _check_place(out)
-    runs, left_out = finished(run_folders(folders))
-    from explore._analysis.report.data import material
-    from explore._analysis.report.page import page
-    from explore._analysis.report.tables import what_is_common
-
-    found = material(runs, left_out)
-    if not found.results:
-        reasons = f": {'; '.join(found.left_out)}" if found.left_out else ""
+    data = gather(*finished(run_folders(folders)))
+    if not data.results:
+        reasons = f": {'; '.join(data.left_out)}" if data.left_out else ""
         hint = "; a run that is going can be seen with explore watch" if " is running" in reasons else ""
         raise UserError(f"there is no finished run to report on{reasons}{hint}")
-    shown = [*sections(found), what_is_common(found)]
-    text = page(f"Report on {_tasks(found)}", shown, subtitle=_extent(found))
+    tasks = list(dict.fromkeys(result.configuration.task for result in data.results))
+    title = f"Report on {' and '.join(tasks) if len(tasks) <= 3 else f'{len(tasks)} tasks'}"
+    counts = {"configuration": len(data.results), "seed": sum(len(result.seeds) for result in data.results)}
+    extent = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items()) + " in all"
+    text = page(title, [*sections(data), tables.what_is_common(data)], subtitle=extent)
     try:
         files.write(out, text)
     except OSError as error:
@@ -43,44 +46,21 @@ def report(folders: Sequence[str | Path], out: str | Path) -> Path:
     return out
 
 
-def sections(found: Material) -> list[Section]:
+def sections(data: ReportData) -> list[Section]:
     """A report, from what was run to what was believed; sections with nothing to show are left out."""
-    from explore._analysis.report import tables
-    from explore._analysis.report.aggregates import aggregates
-    from explore._analysis.report.best_episode import best_episodes
-    from explore._analysis.report.costs import costs
-    from explore._analysis.report.learning import learning
-    from explore._analysis.report.maps import maps
-    from explore._analysis.report.regret import regret
-    from explore._analysis.report.solving import solving
-
-    told = [tables.what_was_run(found), *tables.how_they_differ(found), *tables.scores(found)]
-    shown = [draw(found) for draw in (learning, regret, solving, aggregates, costs, maps, best_episodes)]
-    return [*told, *(section for section in shown if section)]
+    with styled():
+        shown = [tables.what_was_run(data), *tables.how_they_differ(data), *tables.scores(data), draw_learning(data)]
+        shown += [*draw_plugin_sections(data), draw_solving(data), draw_aggregates(data), draw_costs(data)]
+        shown += [draw_maps(data), draw_best_episodes(data)]
+    return [section for section in shown if section]
 
 
 def sections_of_run(run: Run) -> list[Section]:
     """A run as it is now, over or not: how far it is, how it learns, and what it believes; raises `UserError`."""
-    from explore._analysis.report.best_episode import best_episodes
-    from explore._analysis.report.data import going
-    from explore._analysis.report.learning import learning
-    from explore._analysis.report.maps import maps
-    from explore._analysis.report.tables import progress
-
-    found = going(run)
-    shown = [draw(found) for draw in (learning, maps, best_episodes)]
-    return [progress(run, found), *(section for section in shown if section)]
-
-
-def _tasks(found: Material) -> str:
-    tasks = list(dict.fromkeys(result.configuration.task for result in found.results))
-    return " and ".join(tasks) if len(tasks) <= 3 else f"{len(tasks)} tasks"
-
-
-def _extent(found: Material) -> str:
-    seeds = sum(len(result.seeds) for result in found.results)
-    counts = {"configuration": len(found.results), "seed": seeds}
-    return ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items()) + " in all"
+    data = gather_running(run)
+    with styled():
+        shown = [tables.progress(run, data), draw_learning(data), draw_maps(data), draw_best_episodes(data)]
+    return [section for section in shown if section]
 
 
 def _check_place(out: Path) -> None:

@@ -1,7 +1,7 @@
 """Sections as one HTML file that needs nothing else: no network, no script, the same bytes each time.
 
 It follows the reader's light or dark colours. Printed it is black on white; a folded picture stays
-folded, and says so, since there may be dozens: whoever wants it on paper opens it first.
+folded, and says so, since there may be dozens.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ import hashlib
 import html
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from string import Template
 
-from explore._analysis.report.section import Picture, Section
+from explore._analysis.report.drawing import Picture, Section
 from explore._analysis.report.style import FONTS, svg, writable
 
+FOLDER = Path(__file__).parent
+TEMPLATE = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
+STYLE = (FOLDER / "page.css").read_text(encoding="utf-8").replace("FONTS", FONTS)
 NUMBER = re.compile(r"[-+−]?[\d.,]+(e[-+]?\d+)?( ?%| s)?", re.IGNORECASE)
 
 
@@ -29,23 +34,8 @@ def document(title: str, shown: str, script: str = "") -> str:
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         allowed += [f"script-src 'sha256-{digest}'", "connect-src 'self'"]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{"; ".join(allowed)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{_text(title)}</title>
-<link rel="icon" href="data:,">
-<style>{STYLE}</style>
-</head>
-<body>
-<main>
-{shown}</main>
-{f"<script>{script}</script>" if script else ""}</body>
-</html>
-"""
+    parts = {"policy": "; ".join(allowed), "title": _text(title), "style": STYLE, "shown": shown}
+    return TEMPLATE.substitute(parts, script=f"<script>{script}</script>" if script else "")
 
 
 def content(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
@@ -121,90 +111,3 @@ def _picture(picture: Picture, number: int, name: str) -> Iterator[str]:
 
 def _text(text: str) -> str:
     return html.escape(writable(text))
-
-
-STYLE = f"""
-:root {{
-  color-scheme: light dark;
-  --paper: #fdfcfa; --ink: #1b1c1e; --quiet: #62656a; --rule: #d9d6cf; --link: #0b5c8f;
-  --sans: {FONTS};
-}}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --paper: #16181b; --ink: #dcdad5; --quiet: #9b9c9d; --rule: #393b3f; --link: #7fbde6; }}
-}}
-@media print {{
-  :root {{ color-scheme: light; --paper: #fff; --ink: #000; --quiet: #333; --rule: #999; --link: #000; }}
-}}
-* {{ box-sizing: border-box; }}
-html {{ background: var(--paper); color: var(--ink); -webkit-text-size-adjust: 100%; }}
-body {{
-  margin: 0; padding: 3.5rem 1.25rem 6rem;
-  font: 1.0625rem/1.6 Charter, "Bitstream Charter", "Iowan Old Style", "Palatino Linotype", Palatino, Georgia, serif;
-}}
-main {{ max-width: 46rem; margin: 0 auto; }}
-h1, h2, p, li, figcaption, summary {{ overflow-wrap: anywhere; }}
-h1 {{ font-size: 2rem; line-height: 1.2; font-weight: 600; margin: 0; text-wrap: balance; }}
-h2 {{ font-size: 1.3rem; line-height: 1.3; font-weight: 600; margin: 0 0 .6rem; text-wrap: balance; }}
-p {{ margin: 0 0 .9rem; max-width: 40rem; text-wrap: pretty; hanging-punctuation: first; }}
-a {{ color: var(--link); text-decoration-thickness: 1px; text-underline-offset: .15em; }}
-.subtitle {{ color: var(--quiet); margin: .6rem 0 0; }}
-header {{ margin-bottom: 2rem; }}
-nav {{ font: .875rem/1.5 var(--sans); border-block: 1px solid var(--rule); padding: .75rem 0; }}
-nav ol {{ margin: 0; padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.5rem; }}
-nav a {{ text-decoration: none; }}
-nav a:hover {{ text-decoration: underline; }}
-section {{ margin-top: 3.25rem; scroll-margin-top: 1rem; }}
-.scroll {{
-  overflow-x: auto;
-  background:
-    linear-gradient(to right, var(--paper) 40%, transparent) 0 / 3rem 100% no-repeat local,
-    linear-gradient(to left, var(--paper) 40%, transparent) 100% / 3rem 100% no-repeat local,
-    linear-gradient(to right, var(--rule), transparent) 0 / .75rem 100% no-repeat scroll,
-    linear-gradient(to left, var(--rule), transparent) 100% / .75rem 100% no-repeat scroll;
-}}
-.wide {{ margin: 1.25rem calc(50% - min(50vw - 1.25rem, 36rem)) 1.25rem 0; }}
-table {{
-  border-collapse: collapse; min-width: min(46rem, 100%);
-  font: .8125rem/1.4 var(--sans); font-variant-numeric: tabular-nums lining-nums;
-  border-block: 2px solid var(--ink);
-}}
-th {{ font-weight: 600; text-align: left; vertical-align: bottom; border-bottom: 1px solid var(--ink); }}
-th, td {{ padding: .4rem 1.25rem .4rem 0; }}
-th:last-child, td:last-child {{ padding-right: 0; }}
-td {{ vertical-align: top; max-width: 24rem; overflow-wrap: anywhere; }}
-td:not(.number) {{ min-width: 7rem; }}
-tbody tr + tr td {{ border-top: 1px solid var(--rule); }}
-.number {{ text-align: right; white-space: nowrap; }}
-th.number {{ white-space: normal; }}
-figure {{ margin: 1.75rem 0; }}
-figure svg {{ display: block; min-width: 34rem; height: auto; }}
-figcaption {{ font: .8125rem/1.5 var(--sans); color: var(--quiet); margin-top: .6rem; max-width: 44rem; }}
-figcaption b {{ color: var(--ink); font-weight: 600; }}
-details {{ border-top: 1px solid var(--rule); }}
-details:last-of-type {{ border-bottom: 1px solid var(--rule); }}
-details figure {{ margin: .75rem 0 1.5rem; }}
-summary {{ font: .875rem/1.5 var(--sans); padding: .55rem 0; cursor: pointer; }}
-summary:hover {{ color: var(--link); }}
-:focus-visible {{ outline: 2px solid var(--link); outline-offset: 3px; }}
-.notice {{
-  position: fixed; inset: auto 0 0; margin: 0; padding: .6rem 1.25rem; max-width: none; text-align: center;
-  font: .875rem/1.5 var(--sans); background: var(--ink); color: var(--paper);
-}}
-@media print {{
-  @page {{ margin: 18mm 16mm; }}
-  body {{ padding: 0; font-size: 10.5pt; }}
-  main, p, figcaption {{ max-width: none; }}
-  nav, .notice {{ display: none; }}
-  .scroll {{ overflow: visible; background: none; }}
-  .wide {{ margin-right: 0; }}
-  table {{ font-size: 8pt; min-width: 100%; }}
-  th, td {{ padding-right: .6rem; }}
-  td:not(.number) {{ min-width: 0; }}
-  .number {{ white-space: normal; overflow-wrap: normal; }}
-  figure svg {{ min-width: 0; }}
-  section {{ margin-top: 2rem; }}
-  h2, summary {{ break-after: avoid; }}
-  figure, tr, details {{ break-inside: avoid; }}
-  details:not([open]) summary::after {{ content: " (folded: open it to print it)"; color: var(--quiet); }}
-}}
-"""

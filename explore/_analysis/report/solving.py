@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator
 
 from explore._analysis.report import style
-from explore._analysis.report.data import Material, Result, say_of_tasks, split
-from explore._analysis.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
-from explore._analysis.report.section import Picture, Section
+from explore._analysis.report.data import ReportData, Result, describe_tasks, split
+from explore._analysis.report.drawing import Picture, Section, describe_seeds, fainter, label_outer, legend, panels
 from explore._analysis.statistics import KaplanMeier
 from explore._config.gin_files import strip_scope
 from explore.tasks import Size
@@ -20,18 +19,18 @@ from explore.tasks import Size
 ROOM = 0.6  # of the way from one size to the next, which the methods share side by side
 
 
-def solving(material: Material) -> Section | None:
+def draw_solving(data: ReportData) -> Section | None:
     """Of the tasks that can be solved."""
-    judged = [result for result in material.results if result.judged]
+    judged = [result for result in data.results if result.judged]
     if not judged:
         return None
-    pictures = [_shares(material, judged)]
+    pictures = [_shares(data, judged)]
     kinds: dict[object, list[tuple[Size, Result]]] = {}
     for result in judged:
         if size := result.configuration.description.size:
             kinds.setdefault(_but_for_size(result, size), []).append((size, result))
-    against_size = [_against_size(material, sized) for sized in kinds.values()]
-    text = say_of_tasks("Solved", judged, lambda description: description.solved)
+    against_size = [_against_size(data, sized) for sized in kinds.values()]
+    text = describe_tasks("Solved", judged, lambda description: description.solved)
     return Section("Solving", text, [], pictures + [picture for picture in against_size if picture])
 
 
@@ -48,56 +47,46 @@ def _sets(binding: str, size: Size) -> bool:
     return parameter in size.parameters and component.rpartition(".")[0].endswith("environment")
 
 
-@style.styled()
-def _shares(material: Material, judged: Sequence[Result]) -> Picture:
-    settings = [setting for setting in material.settings if any(result.setting == setting for result in judged)]
-    figure, axes = panels(len(settings), 2.2 if len(settings) > 1 else 2.8, sharey=True)
-    for panel, setting in zip(axes, settings):
-        own = [result for result in judged if result.setting == setting]
+def _shares(data: ReportData, judged: Sequence[Result]) -> Picture:
+    settings = data.by_setting(judged)
+    figure, axes = panels([*settings], 2.2 if len(settings) > 1 else 2.8, sharey=True)
+    for panel, own in zip(axes, settings.values()):
         for result in own:
-            _draw_share(panel, result.configuration.survival(), material.place(result), len(own))
-        panel.set(title=title(setting, min(len(settings), ACROSS)), ylim=(-0.03, 1.03), xlim=(0, None))
-    for panel in lowest(axes):
-        panel.set_xlabel("episode")
-    for panel in axes[::ACROSS]:
-        panel.set_ylabel("share of seeds solved")
-    legend(figure, material, judged)
+            _draw_share(panel, result.configuration.survival(), data.place(result), len(own))
+        panel.set(ylim=(-0.03, 1.03), xlim=(0, None))
+    label_outer(axes, "episode", "share of seeds solved")
+    legend(figure, data, judged)
     caption = (
-        f"Share of seeds that have solved the task by each episode, {seeds_said(judged)}: one minus the Kaplan-Meier "
-        "estimate, with its pointwise 95% band (Greenwood, log-log). A tick ends the line of seeds that were stopped "
-        "unsolved."
+        f"Share of seeds that have solved the task by each episode, {describe_seeds(judged)}: one minus the "
+        "Kaplan-Meier estimate, with its pointwise 95% band (Greenwood, log-log). A tick ends the line of seeds "
+        "that were stopped unsolved."
     )
     return Picture(figure, caption)
 
 
-def solved_share(curve: KaplanMeier) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Episodes, the share of seeds that have solved the task by then, and its band."""
-    return curve.episodes, 1 - curve.unsolved, 1 - curve.high, 1 - curve.low
-
-
 def _draw_share(axes: Axes, curve: KaplanMeier, number: int, count: int) -> None:
     look = style.series(number)
-    episodes, share, low, high = solved_share(curve)
-    axes.fill_between(episodes, low, high, step="post", color=look["color"], **fainter(style.BAND, count))
-    axes.plot(episodes, share, drawstyle="steps-post", zorder=3, **look | {"marker": ""})
+    share = 1 - curve.unsolved
+    band = {"step": "post", "color": look["color"], **fainter(style.BAND, count)}
+    axes.fill_between(curve.episodes, 1 - curve.high, 1 - curve.low, **band)
+    axes.plot(curve.episodes, share, drawstyle="steps-post", zorder=3, **look | {"marker": ""})
     stops = np.unique(curve.censored_at)
     tick = {"marker": "|", "markersize": 8, "markeredgewidth": 1.4}
     for at, marker in ((curve.solved_at, {}), (stops, tick)):
-        there = share[np.searchsorted(episodes, at, side="right") - 1]
+        there = share[np.searchsorted(curve.episodes, at, side="right") - 1]
         axes.plot(at, there, zorder=3, **look | {"linestyle": ""} | marker)
 
 
-@style.styled()
-def _against_size(material: Material, sized: Sequence[tuple[Size, Result]]) -> Picture | None:
+def _against_size(data: ReportData, sized: Sequence[tuple[Size, Result]]) -> Picture | None:
     sizes = sorted({size.number for size, _ in sized})
     if len(sizes) < 2:
         return None
     results = [result for _, result in sized]
     figure, axes = style.new_figure(height=3.6)
-    numbers = sorted({material.place(result) for result in results})
+    numbers = sorted({data.place(result) for result in results})
     step = ROOM * min(np.diff(sizes)) / len(numbers)
     for number in numbers:
-        own = [(size.number, result) for size, result in sized if material.place(result) == number]
+        own = [(size.number, result) for size, result in sized if data.place(result) == number]
         _draw_sizes(axes, own, number, step * (numbers.index(number) - (len(numbers) - 1) / 2))
     axes.set(yscale="log", xlim=(sizes[0] - step * len(numbers), sizes[-1] + step * len(numbers)))
     formula = next((size.formula for size, _ in sized if size.formula), "")
@@ -106,9 +95,9 @@ def _against_size(material: Material, sized: Sequence[tuple[Size, Result]]) -> P
         _draw_dithering(axes, expected, formula)
     axes.set(xlabel="size N", ylabel="episodes to solve")
     axes.xaxis.set_major_locator(FixedLocator(sizes))
-    legend(figure, material, results)
+    legend(figure, data, results)
     caption = [
-        f"Episodes to solve against size, {seeds_said(results)}. Small: seeds; an open triangle is a seed that was "
+        f"Episodes to solve against size, {describe_seeds(results)}. Small: seeds; an open triangle is a seed that was "
         "stopped there, unsolved. Large, joined by a line: the Kaplan-Meier median with its 95% interval, where the "
         "seeds give one (an end that they do not give is left open).",
         *([f"Dashed: the {formula + ' ' if formula else ''}episodes of dithering."] if len(expected) > 1 else []),

@@ -4,8 +4,8 @@ A figure is drawn once, in `INK` on nothing; in the page `INK` is whatever colou
 The colours of series can be seen on both pages; in print their dashes and markers tell them apart.
 Text is shown as it is: a dollar sign begins no formula, since names may come from a stranger's files.
 
-Draw within `with styled():`, or in a function decorated with `@styled()`, so that settings of the
-user's own do not matter. Nothing here outlives a call; pyplot is not used.
+Settings of matplotlib are in `explore.mplstyle`; draw within `with styled():`, so that the user's own do
+not matter. Nothing here outlives a call; pyplot is not used.
 """
 
 from __future__ import annotations
@@ -16,100 +16,43 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
-from matplotlib import rcsetup
+from matplotlib import rc_params_from_file
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage, imread, imsave
-from matplotlib.legend import Legend
+from matplotlib.image import imread, imsave
 from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter
 
 if TYPE_CHECKING:
-    from explore._analysis.report.section import Picture
+    from explore._analysis.report.drawing import Picture
 
 WIDTH, HEIGHT = 7.2, 3.2  # inches, of a figure as wide as the page
-INK = "#16181b"
+RC = rc_params_from_file(Path(__file__).with_name("explore.mplstyle"), use_default_template=True)
+INK: str = RC["text.color"]
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-COLOURS = ("#1c7fc0", "#d55e00", "#009e73", "#c0639a", "#b57500", "#7a68c0", "#7c8a1e", "#7d7d7d")
+COLOURS: list[str] = RC["axes.prop_cycle"].by_key()["color"]
 """After Okabe and Ito, all of a middle luminance: contrast of at least 3 with a white page and with a dark one."""
 DASHES = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1, 1)),
-    (0, (6, 1.5, 1, 1.5)),
-    (0, (3, 1)),
-    (0, (8, 2, 1, 1, 1, 2)),
-    (0, (10, 2)),
-    (0, (2, 2)),
-)
+    "-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)),
+    (0, (3, 1)), (0, (8, 2, 1, 1, 1, 2)), (0, (10, 2)), (0, (2, 2)),
+)  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-COLORMAP = "viridis"
-"""For maps: even steps of value are even steps for the eye, and darker is always less, in grey as well."""
 TRACE: dict[str, Any] = {"linewidth": 0.7, "alpha": 0.6, "marker": "", "linestyle": "-"}
 """Of a single seed, beside the line over seeds."""
 BAND: dict[str, Any] = {"linewidth": 0, "alpha": 0.18}
 """Of an interval, for `fill_between`."""
 
-RC: dict[str, Any] = {
-    "figure.dpi": 72,
-    "figure.facecolor": "none",
-    "figure.titlesize": 10,
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],  # which matplotlib brings along: text has one size everywhere
-    "font.size": 9,
-    "text.color": INK,
-    "text.parse_math": False,
-    "axes.edgecolor": INK,
-    "axes.facecolor": "none",
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.6,
-    "axes.prop_cycle": rcsetup.cycler(color=COLOURS),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 9,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.xmargin": 0.02,
-    "grid.alpha": 0.12,
-    "grid.color": INK,
-    "grid.linestyle": "-",
-    "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "xtick.minor.size": 1.5,
-    "ytick.minor.size": 1.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "lines.linewidth": 1.5,
-    "lines.markersize": 4,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "image.cmap": COLORMAP,
-    "image.interpolation": "none",
-    "svg.fonttype": "none",
-    "svg.hashsalt": "explore",
-    "svg.image_inline": True,
-}
-
 
 @contextmanager
 def styled() -> Iterator[None]:
     """Within it whatever is drawn looks as it should."""
-    usual: Any = matplotlib.rcParamsDefault
-    with matplotlib.rc_context({name: usual[name] for name in usual if name != "backend"} | RC):
+    with matplotlib.rc_context({name: value for name, value in RC.items() if name != "backend"}):
         yield
 
 
@@ -120,12 +63,6 @@ def new_figure(
     with styled():
         figure = Figure(figsize=(width, height), layout="constrained")
         return figure, figure.subplots(rows, columns, **options)
-
-
-def widen(low: float | None, high: float | None) -> tuple[float | None, float | None]:
-    """The limits of an axis that ends a little beyond these numbers."""
-    room = 0.05 * (high - low) if low is not None and high is not None else 0.0
-    return (None if low is None else low - room), (None if high is None else high + room)
 
 
 def series(number: int) -> dict[str, Any]:
@@ -192,10 +129,6 @@ def _ready(figure: Figure) -> Iterator[None]:
         for text in figure.findobj(Text):
             text.set_parse_math(False)
             text.set_text(writable(text.get_text()))
-        for image in figure.findobj(AxesImage):
-            image.set_interpolation("none")  # a cell of a map is a pixel, and the browser makes it large
-        for legend in figure.findobj(Legend):
-            legend.set_frame_on(False)
         yield
 
 

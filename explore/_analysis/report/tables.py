@@ -12,29 +12,29 @@ import numpy as np
 
 from explore._analysis.compare import Comparison
 from explore._analysis.groups import differences
-from explore._analysis.report.data import WINDOW, Material, Result, say_of_tasks, split
-from explore._analysis.report.section import Section
+from explore._analysis.report.data import WINDOW, ReportData, Result, describe_tasks, split
+from explore._analysis.report.drawing import Section
 from explore._storage.run_folder import Run
 
 VERSIONS = ("explore", "torch")
 
 
-def what_was_run(material: Material) -> Section:
+def what_was_run(data: ReportData) -> Section:
     """A row for each configuration."""
     header = ["setting", "method", "seeds", "episodes", "begun", "took", "versions", "folder"]
-    rows = [_run_row(result) for result in material.results]
-    said = ["This is one configuration: nothing differs."] if len(rows) == 1 else []
-    said += [f"Left out: {line}." for line in material.left_out]
-    return Section("What was run", said, [header, *rows])
+    rows = [_run_row(result) for result in data.results]
+    paragraphs = ["This is one configuration: nothing differs."] if len(rows) == 1 else []
+    paragraphs += [f"Left out: {line}." for line in data.left_out]
+    return Section("What was run", paragraphs, [header, *rows])
 
 
-def how_they_differ(material: Material) -> list[Section]:
+def how_they_differ(data: ReportData) -> list[Section]:
     """The parameters in which settings and methods differ, and the value of each."""
-    if len(material.results) == 1:
+    if len(data.results) == 1:
         return []
-    parts = [split(result.configuration.bindings) for result in material.results]
-    settings = {result.setting: setting for result, (setting, _) in zip(material.results, parts)}
-    methods = {result.method: method for result, (_, method) in zip(material.results, parts)}
+    parts = [split(result.configuration.bindings) for result in data.results]
+    settings = {result.setting: setting for result, (setting, _) in zip(data.results, parts)}
+    methods = {result.method: method for result, (_, method) in zip(data.results, parts)}
     return [
         Section(f"How {what} differ", [], _differences(named))
         for what, named in {"settings": settings, "methods": methods}.items()
@@ -42,19 +42,19 @@ def how_they_differ(material: Material) -> list[Section]:
     ]
 
 
-def what_is_common(material: Material) -> Section:
+def what_is_common(data: ReportData) -> Section:
     """The parameters that are the same for all, so that the page says what was run."""
-    every = [result.configuration.bindings for result in material.results]
+    every = [result.configuration.bindings for result in data.results]
     same = [name for name, value in every[0].items() if all(one.get(name) == value for one in every)]
     text = ["These parameters are the same for all."] if len(every) > 1 else []
     return Section("Configuration", text, [["parameter", "value"], *([name, every[0][name]] for name in same)])
 
 
-def scores(material: Material) -> list[Section]:
+def scores(data: ReportData) -> list[Section]:
     """Methods side by side for each setting; where there is one method, its settings."""
-    if len(material.methods) > 1:
-        return [_scores(setting, material.of(setting), "method") for setting in material.settings]
-    by_task = groupby(material.results, key=lambda result: result.configuration.task)
+    if len(data.methods) > 1:
+        return [_scores(setting, data.of(setting), "method") for setting in data.settings]
+    by_task = groupby(data.results, key=lambda result: result.configuration.task)
     return [_scores(task, [*results], "setting") for task, results in by_task]
 
 
@@ -113,13 +113,13 @@ def _scores(title: str, results: Sequence[Result], named_by: str) -> Section:
         shown = [column for column, name in enumerate(table[0]) if name not in ("better than first", "log rank p")]
         table = [[row[column] for column in shown] for row in table]
     header, *rows = table
-    said = say_of_tasks("Score", results, lambda description: description.score) if "score" in header else []
-    return Section(f"Scores: {title}", [*comparison.foot()[-1:], *said], [[named_by, *header[1:]], *rows])
+    paragraphs = describe_tasks("Score", results, lambda description: description.score) if "score" in header else []
+    return Section(f"Scores: {title}", [*comparison.foot()[-1:], *paragraphs], [[named_by, *header[1:]], *rows])
 
 
-def progress(run: Run, material: Material) -> Section:
+def progress(run: Run, data: ReportData) -> Section:
     """How far a run has come."""
-    [result] = material.results
+    [result] = data.results
     done = min(map(len, result.columns["episode"]))
     header = ["status", "episodes", "seeds", "begun", "return of the last 100 episodes", "best return"]
     returns = [seed for seed in result.columns["return"] if len(seed)]
@@ -132,8 +132,8 @@ def progress(run: Run, material: Material) -> Section:
         f"{np.mean(recent):.3g} (seeds: {min(recent):.3g} to {max(recent):.3g})" if recent else "-",
         f"{max(seed.max() for seed in returns):.3g}" if returns else "-",
     ]
-    said = [] if run.info.get("reason") is None else [f"It says: {run.info['reason']}"]
-    return Section(f"{run.info['name']} on {run.task}", said, [header, row])
+    paragraphs = [] if run.info.get("reason") is None else [f"It says: {run.info['reason']}"]
+    return Section(f"{run.info['name']} on {run.task}", paragraphs, [header, row])
 
 
 def _started(run: Run) -> str:

@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 
-from explore._analysis.report import style
-from explore._analysis.report.data import Material, Result
-from explore._analysis.report.panels import ACROSS, fainter, legend, lowest, panels, seeds_said, title
-from explore._analysis.report.section import Picture, Section
-from explore._analysis.statistics import Interval, growth_across, growth_along, mean_band, mean_interval, power_law
+from explore import reports
+from explore.reports import Interval, Picture, ReportData, Result, Section
 
 REGRET = "regret"
 SIZES = ("states", "actions", "horizon")
@@ -26,18 +24,6 @@ THEOREM = {"episodes": 0.5, "states": 0.5, "actions": 0.5, "horizon": 2.0}
 LEAST_MASS = 3  # for which the theorem holds
 POINTS = 100  # of a line, evenly spaced on a logarithmic axis
 LATE = 10  # growth with episodes is that of the last so many-fold
-
-
-def regret(material: Material) -> Section | None:
-    """Bayes regret of the results that know it."""
-    known = [result for result in material.results if _is_known(result)]
-    if not known:
-        return None
-    groups = _groups(material, known)
-    pictures = [_against_episodes(material, known), *([_against_sizes(material, groups)] if groups else [])]
-    return Section("Regret", TEXT, _table(known, groups), pictures)
-
-
 TEXT = (
     "The regret of an episode is how much less its policy is worth than the best one, exactly, on the true MDP. Its "
     "sum over episodes, averaged over seeds, each an MDP of its own, estimates the Bayes regret. An exponent of 1 in "
@@ -45,6 +31,26 @@ TEXT = (
     "with exponents of 1/2 in episodes, states and actions and of 2 in the horizon, but for logarithms; with them its "
     "exponents here are those in the column before the last.",
 )
+HEADER = [
+    "setting",
+    "method",
+    "seeds",
+    "growth with",
+    "regret in all",
+    "exponent",
+    "of the bound",
+    "but for logarithms",
+]
+
+
+def draw_regret(data: ReportData) -> Section | None:
+    """Bayes regret of the results that know it."""
+    known = [result for result in data.results if _is_known(result)]
+    if not known:
+        return None
+    groups = _groups(known)
+    pictures = [_against_episodes(data, known), *([_against_sizes(data, groups)] if groups else [])]
+    return Section("Regret", TEXT, _table(known, groups), pictures)
 
 
 class Group(NamedTuple):
@@ -70,9 +76,11 @@ class Group(NamedTuple):
         return growth_across(self.sizes, self.totals)
 
     @property
-    def bounds(self) -> list[float]:
-        """Theorem 1's, at each size."""
-        return [float(_bound(result, np.array(self.episodes))) for result in self.results]
+    def bound_growth(self) -> str:
+        """The exponent of the bound at the points that the measured one was fitted to."""
+        if not all(map(_is_bounded, self.results)):
+            return "-"
+        return f"{exponent(self.sizes, [_bound(result, np.array(self.episodes)) for result in self.results]):.2f}"
 
 
 def cumulative(result: Result) -> np.ndarray:
@@ -86,6 +94,53 @@ def growth(result: Result) -> Interval:
     curves = cumulative(result)
     at = _late(curves.shape[1])
     return growth_along(at, curves[:, at - 1])
+
+
+def bound(states: float, actions: float, horizon: float, mass: float, episodes: np.ndarray) -> np.ndarray:
+    """Theorem 1: what the Bayes regret of tabular Wasserstein TD with its settings is never above."""
+    pairs = states * actions
+    first = np.maximum(1, np.log(2 * pairs * horizon * episodes))
+    second = np.maximum(1, np.log(1 + episodes / pairs))
+    return 5 * horizon**2 * np.sqrt(mass * pairs * episodes * first) * second
+
+
+def exponent(x: ArrayLike, y: ArrayLike) -> float:
+    """Of the power law through these points, by least squares on logarithmic axes."""
+    if np.min(y) <= 0:
+        raise ValueError("a power law needs numbers above 0")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def growth_along(x: ArrayLike, curves: ArrayLike) -> Interval:
+    """The exponent of the power law through the mean of seeds' curves `[seeds, points]`, with its bootstrap interval.
+
+    Seeds are drawn whole, since the points of one growing curve are not independent.
+    """
+    values = np.asarray(curves)
+    return _growth(x, values.mean(0), reports.resample_means(values, np.random.default_rng(0)), len(values))
+
+
+def growth_across(x: ArrayLike, samples: Sequence[ArrayLike]) -> Interval:
+    """The same through the means of samples, one `[seeds]` for each x, each drawn by itself.
+
+    Where seeds of one sample are related to those of another, the interval is a little too wide.
+    """
+    values, rng = [np.asarray(sample) for sample in samples], np.random.default_rng(0)
+    drawn = np.stack([reports.resample_means(sample, rng) for sample in values], -1)
+    return _growth(x, [sample.mean() for sample in values], drawn, min(map(len, values)))
+
+
+def _growth(x: ArrayLike, means: ArrayLike, drawn: np.ndarray, fewest: int) -> Interval:
+    """The exponent, and the interval of those of means `[resamples, points]`; a mean of 0 has none."""
+    estimate = exponent(x, means)
+    u = np.log(x) - np.mean(np.log(x))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slopes = (np.log(drawn) * u).sum(-1) / (u**2).sum()
+    slopes = slopes[np.isfinite(slopes)]
+    if fewest < 2 or not slopes.size:
+        return Interval(None, estimate, None)
+    low, high = np.quantile(slopes, (0.025, 0.975))
+    return Interval(float(low), estimate, float(high))
 
 
 def _is_known(result: Result) -> bool:
@@ -113,28 +168,19 @@ def _is_bounded(result: Result) -> bool:
     return _has_sizes(result) and _size(result, "mass") >= LEAST_MASS
 
 
-def bound(states: float, actions: float, horizon: float, mass: float, episodes: np.ndarray) -> np.ndarray:
-    """Theorem 1: what the Bayes regret of tabular Wasserstein TD with its settings is never above."""
-    pairs = states * actions
-    first = np.maximum(1, np.log(2 * pairs * horizon * episodes))
-    second = np.maximum(1, np.log(1 + episodes / pairs))
-    return 5 * horizon**2 * np.sqrt(mass * pairs * episodes * first) * second
-
-
 def _bound(result: Result, episodes: np.ndarray) -> np.ndarray:
     states, actions, horizon, mass = (_size(result, name) for name in (*SIZES, "mass"))
     return bound(states, actions, horizon, mass, episodes)
 
 
-def _groups(material: Material, known: Sequence[Result]) -> list[Group]:
+def _groups(known: Sequence[Result]) -> list[Group]:
     """All sets of at least two results that can show growth with a size."""
     found = []
     for size in SIZES:
         fixed = [name for name in (*SIZES, "mass") if name != size]
         kinds: dict[tuple[Any, ...], list[Result]] = {}
-        for result in known:
-            if _has_sizes(result):
-                kinds.setdefault((result.method, *(_size(result, name) for name in fixed)), []).append(result)
+        for result in filter(_has_sizes, known):
+            kinds.setdefault((result.method, *(_size(result, name) for name in fixed)), []).append(result)
         for (method, *values), results in kinds.items():
             others = ", ".join(f"{name} = {value:g}" for name, value in zip(fixed, values))
             ordered = sorted(results, key=lambda result: _size(result, size))
@@ -145,135 +191,100 @@ def _groups(material: Material, known: Sequence[Result]) -> list[Group]:
 
 
 def _table(known: Sequence[Result], groups: Sequence[Group]) -> list[list[str]]:
-    rows = [
-        [
-            result.setting, result.method, str(len(result.seeds)), "episodes",
-            _said(mean_interval(cumulative(result)[:, -1])), _said(growth(result)), _bound_growth(result),
-            f"{THEOREM['episodes']:g}",
-        ]
-        for result in known
-    ]  # fmt: skip
-    rows += [
-        [
-            group.others, group.method,
-            str(sum(len(result.seeds) for result in group.results)), group.size, "-", _said(group.growth),
-            _bound_growth(group), f"{THEOREM[group.size]:g}",
-        ]
-        for group in groups
-    ]  # fmt: skip
-    return [
-        [
-            "setting",
-            "method",
-            "seeds",
-            "growth with",
-            "regret in all",
-            "exponent",
-            "of the bound",
-            "but for logarithms",
-        ],
-        *rows,
-    ]
+    rows = [HEADER]
+    for result in known:
+        total, grown = reports.mean_interval(cumulative(result)[:, -1]), growth(result)
+        cells = ["episodes", _write(total), _write(grown), _bound_growth(result), f"{THEOREM['episodes']:g}"]
+        rows.append([result.setting, result.method, str(len(result.seeds)), *cells])
+    for group in groups:
+        seeds = sum(len(result.seeds) for result in group.results)
+        cells = [group.size, "-", _write(group.growth), group.bound_growth, f"{THEOREM[group.size]:g}"]
+        rows.append([group.others, group.method, str(seeds), *cells])
+    return rows
 
 
-def _bound_growth(grown: Result | Group) -> str:
-    """The exponent of the bound at the points that the measured one was fitted to."""
-    if isinstance(grown, Group):
-        known = all(map(_is_bounded, grown.results))
-        return f"{power_law(grown.sizes, grown.bounds).exponent:.2f}" if known else "-"
-    at = _late(cumulative(grown).shape[1])
-    return f"{power_law(at, _bound(grown, at)).exponent:.2f}" if _is_bounded(grown) else "-"
+def _bound_growth(result: Result) -> str:
+    at = _late(cumulative(result).shape[1])
+    return f"{exponent(at, _bound(result, at)):.2f}" if _is_bounded(result) else "-"
 
 
-def _said(interval: Interval) -> str:
+def _write(interval: Interval) -> str:
     low, estimate, high = (None if end is None else f"{end:.3g}" for end in interval)
     return f"{estimate} ({low} to {high})" if low is not None else str(estimate)
 
 
-@style.styled()
-def _against_episodes(material: Material, known: Sequence[Result]) -> Picture:
-    settings = [setting for setting in material.settings if any(result.setting == setting for result in known)]
-    figure, axes = panels(len(settings), 2.6 if len(settings) > 1 else 3.4)
+def _against_episodes(data: ReportData, known: Sequence[Result]) -> Picture:
+    settings = data.by_setting(known)
+    figure, axes = reports.panels([*settings], 2.6 if len(settings) > 1 else 3.4)
     bounded = False
-    for panel, setting in zip(axes, settings):
-        own = [result for result in known if result.setting == setting]
+    for panel, own in zip(axes, settings.values()):
         for result in own:
-            _draw_regret(panel, result, material.place(result), len(own))
+            curves = cumulative(result)
+            at = _spaced(1, curves.shape[1])
+            number = data.place(result)
+            reports.draw_band(panel, at, reports.mean_band(curves[:, at - 1]), number, len(own), (number * 2, 16))
         if all(map(_is_bounded, own)):
             _draw_bound(panel, own)
             bounded = True
-        panel.set(title=title(setting, min(len(settings), ACROSS)), xscale="log", yscale="log")
-    for panel in lowest(axes):
-        panel.set_xlabel("episode")
-    for panel in axes[::ACROSS]:
-        panel.set_ylabel("cumulative regret")
-    legend(figure, material, known)
+        panel.set(xscale="log", yscale="log")
+    reports.label_outer(axes, "episode", "cumulative regret")
+    reports.legend(figure, data, known)
     caption = (
-        f"Bayes regret against episodes, {seeds_said(known)}, both axes logarithmic: mean over seeds, and its "
-        "pointwise 95% bootstrap interval."
+        f"Bayes regret against episodes, {reports.describe_seeds(known)}, both axes logarithmic: mean over seeds, and "
+        "its pointwise 95% bootstrap interval."
     )
     return Picture(figure, caption + (" Dashed: the bound of Theorem 1." if bounded else ""))
-
-
-def _draw_regret(axes: Axes, result: Result, number: int, count: int) -> None:
-    look = style.series(number)
-    curves = cumulative(result)
-    at = _spaced(1, curves.shape[1])
-    low, mean, high = mean_band(curves[:, at - 1])
-    axes.fill_between(at, low, high, color=look["color"], **fainter(style.BAND, count))
-    axes.plot(at, mean, zorder=3, markevery=(number * 2, 16), **look)
 
 
 def _draw_bound(axes: Axes, results: Sequence[Result]) -> None:
     at = _spaced(1, max(cumulative(result).shape[1] for result in results))
     highest = _bound(results[0], at)
-    axes.plot(at, highest, color=style.INK, linestyle=(0, (4, 3)), linewidth=1)
+    axes.plot(at, highest, color=reports.INK, linestyle=(0, (4, 3)), linewidth=1)
     axes.annotate("Theorem 1", (at[0], highest[0]), (4, -6), textcoords="offset points", va="top")
 
 
-@style.styled()
-def _against_sizes(material: Material, groups: Sequence[Group]) -> Picture:
+def _against_sizes(data: ReportData, groups: Sequence[Group]) -> Picture:
     drawn: dict[tuple[str, str], Group] = {}
     for group in sorted(groups, key=lambda group: -len(group.results)):
         drawn.setdefault((group.size, group.method), group)
-    sizes = [size for size in SIZES if any(group.size == size for group in drawn.values())]
-    figure, axes = panels(len(sizes), 2.8, sharey=True)
-    for panel, size in zip(axes, sizes):
-        own = [group for group in drawn.values() if group.size == size]
+    by_size = {size: [group for group in drawn.values() if group.size == size] for size in SIZES}
+    by_size = {size: own for size, own in by_size.items() if own}
+    titles = [", ".join(dict.fromkeys(group.others for group in own)) for own in by_size.values()]
+    figure, axes = reports.panels(titles, 2.8, sharey=True)
+    for panel, (size, own) in zip(axes, by_size.items()):
         for group in own:
-            _draw_growth(panel, group, material.methods.index(group.method))
-        at = title(", ".join(dict.fromkeys(group.others for group in own)), min(len(sizes), ACROSS))
-        panel.set(title=at, xlabel=f"{size} (bound: {_bound_growth(own[0])})", xscale="log", yscale="log")
+            _draw_growth(panel, group, data.methods.index(group.method))
+        panel.set(xlabel=f"{size} (bound: {own[0].bound_growth})", xscale="log", yscale="log")
         values = sorted({value for group in own for value in group.sizes})
         panel.set_xticks(values, [f"{value:g}" for value in values])
         panel.set_xticks([], minor=True)
     axes[0].set_ylabel("cumulative regret")
     shown = [result for group in drawn.values() for result in group.results]
-    legend(figure, material, shown)
+    reports.legend(figure, data, shown)
     episodes = sorted({group.episodes for group in drawn.values()})
     caption = (
         f"Bayes regret after {', '.join(f'{count:,}' for count in episodes)} episodes against the size of the MDP, "
-        f"{seeds_said(shown)}, both axes logarithmic: mean over seeds with its 95% bootstrap interval, and the fitted "
-        "power law, whose exponent is beside it. The table has all exponents, this one line for each method and size."
+        f"{reports.describe_seeds(shown)}, both axes logarithmic: mean over seeds with its 95% bootstrap interval, and "
+        "the fitted power law, whose exponent is beside it. The table has all exponents, this one line for each method "
+        "and size."
     )
     return Picture(figure, caption)
 
 
 def _draw_growth(axes: Axes, group: Group, number: int) -> None:
-    look = style.series(number)
+    look = reports.series(number)
     means = [float(totals.mean()) for totals in group.totals]
     for size, totals in zip(group.sizes, group.totals):
-        low, _, high = mean_interval(totals)
+        low, _, high = reports.mean_interval(totals)
         if low is not None and high is not None:
             axes.plot([size, size], [low, high], color=look["color"], linewidth=1.5)
     axes.plot(group.sizes, means, zorder=3, **look | {"linestyle": ""})
-    exponent = group.growth.estimate
-    assert exponent is not None
-    middle = np.exp(np.mean(np.log(means)) - exponent * np.mean(np.log(group.sizes)))
+    slope = exponent(group.sizes, means)
+    middle = np.exp(np.mean(np.log(means)) - slope * np.mean(np.log(group.sizes)))
     ends = np.array([min(group.sizes), max(group.sizes)])
-    axes.plot(ends, middle * ends**exponent, **look | {"marker": ""})
+    axes.plot(ends, middle * ends**slope, **look | {"marker": ""})
     place = {"textcoords": "offset points", "va": "center", "color": look["color"]}
-    axes.annotate(f" {round(exponent, 2) + 0.0:.2f}", (ends[-1], middle * ends[-1] ** exponent), (3, 0), **place)
+    axes.annotate(f" {round(slope, 2) + 0.0:.2f}", (ends[-1], middle * ends[-1] ** slope), (3, 0), **place)
     axes.margins(x=0.2)
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from bsuite.utils import wrappers
 from data.record_bsuite_scores import FILE, bad_flags, digest, episodes_of, returns
+from explore_plugins.bsuite_scores import deep_sea_solved_at, logged, score, swingup_score
 from explore_plugins.cartpole_swingup import CartpoleSwingupJudge
 from explore_plugins.deep_sea import DeepSeaJudge
-
-from explore._analysis.scores import deep_sea_solved_at, logged, score, swingup_score
 
 RECORDED = json.loads(FILE.read_text())["cases"]
 DEEP_SEA = [case for case in RECORDED if case["task"].startswith("deep_sea")]

@@ -22,13 +22,11 @@ import numpy as np
 from bsuite.bsuite import EXPERIMENT_NAME_TO_ENVIRONMENT
 from bsuite.sweep import SETTINGS
 
-from explore._analysis.groups import finished, run_folders
-from explore._analysis.scores import logged
-from explore._config.gin_files import read_bindings
-from explore._messages import note
-from explore._storage import files
-from explore._storage.run_folder import Run
+from explore import Run
+from explore.commands import note
 from explore.errors import UserError
+from explore.reports import finished_runs, read_bindings, write_files
+from explore_plugins.bsuite_scores import logged
 
 SEED = "run_seed"
 """Not `seed`, which is a setting of some of bsuite's experiments: `csv_load` would rename both."""
@@ -62,7 +60,7 @@ def export_bsuite(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
     """
     out = Path(out)
     _check_free(out)
-    runs, left_out = finished(run_folders(folders))
+    runs, left_out = finished_runs(folders)
     if not runs:
         raise UserError(f"there is no finished run to export: {'; '.join(left_out) or 'no folder is named'}")
     found: dict[str, dict[int, Rows]] = {}
@@ -77,7 +75,7 @@ def export_bsuite(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
             found.setdefault(id, {})[seed] = rows
     for line in left_out:
         note(f"left out: {line}")
-    return files.write_all(out, _texts(found))
+    return write_files(out, _texts(found))
 
 
 def bsuite_id(run: Run) -> str:

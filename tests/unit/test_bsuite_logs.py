@@ -12,9 +12,9 @@ from bsuite import sweep
 from bsuite.bsuite import EXPERIMENT_NAME_TO_ENVIRONMENT
 from bsuite.environments.deep_sea import DeepSea
 from bsuite.logging import csv_load, csv_logging
+from explore_plugins.bsuite_logs import export_bsuite, file_name
 
 import explore
-from explore._analysis.export import export_bsuite, file_name
 from explore._storage import files
 from explore.errors import UserError
 from explore.streams import integer_seed

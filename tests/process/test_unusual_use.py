@@ -1,4 +1,4 @@
-"""What befalls users who did nothing wrong by their own lights: kind words, and nothing silent."""
+"""Unusual but legitimate use: a clear message, and nothing lost silently."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ def run(*arguments, bindings=()):
 @pytest.mark.parametrize(
     ("mistake", "what"), [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(0)", "SystemExit: 0")]
 )
-def test_what_goes_wrong_in_a_plugin_during_a_run_names_the_plugin_and_the_line(folder, capsys, mistake, what):
+def test_an_error_in_a_plugin_during_a_run_names_the_plugin_and_the_line(folder, capsys, mistake, what):
     (folder / "mine.py").write_text(ENVIRONMENT.format(mistake=mistake))
     broken = "experiment.environment = @environment.Broken"
     expected = f"environment.Broken of plugin mine raises {what} (mine.py:14)"
@@ -72,7 +72,7 @@ def test_what_goes_wrong_in_a_plugin_during_a_run_names_the_plugin_and_the_line(
 def test_a_missing_include_is_not_replaced_by_a_recipe_of_the_same_name(folder, capsys):
     (folder / "mine.gin").write_text("include 'elsewhere/pins_deep_sea.gin'")
     assert main(["run", "mine.gin"]) == 2
-    assert "mine.gin:1: there is no file elsewhere/pins_deep_sea.gin to include" in capsys.readouterr().err
+    assert "mine.gin:1: there is no configuration 'elsewhere/pins_deep_sea.gin'" in capsys.readouterr().err
 
 
 def test_a_file_with_a_byte_order_mark_is_read(folder):
@@ -83,8 +83,8 @@ def test_a_file_with_a_byte_order_mark_is_read(folder):
 @pytest.mark.parametrize(
     ("binding", "advice"),
     [
-        ("agent.Indexed.target = selection.MeanArgmax", "a component is written @selection.Name"),
-        ("experiment.stop_when_solved = true", "write True"),
+        ("agent.Indexed.target = selection.MeanArgmax", "a component as @slot.Name"),
+        ("experiment.stop_when_solved = true", "True, False and None with a capital letter"),
     ],
 )
 def test_a_word_that_is_no_value_gets_the_right_advice(capsys, binding, advice):
@@ -127,7 +127,7 @@ def test_too_many_threads_are_refused(capsys):
     assert "threads must be at most 256, got 100000" in capsys.readouterr().err
 
 
-def test_more_than_the_memory_holds_is_told_with_its_binding(capsys):
+def test_too_little_memory_is_reported_with_the_binding(capsys):
     assert run(bindings=["environment.DeepSea.size = 10000000"]) == 2
     error = capsys.readouterr().err
     assert "environment.DeepSea needs more memory than there is" in error
@@ -154,7 +154,7 @@ def test_a_run_repeated_from_its_folder_is_called_after_the_folder(folder):
     assert (folder / "runs" / "first").is_dir()
 
 
-def test_the_version_is_told(capsys):
+def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"explore {explore.__version__}\n"
