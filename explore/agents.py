@@ -12,8 +12,8 @@ learns; `agent.Indexed` (`explore_plugins/indexed_agent.py`) does so with every 
             self.streams, self.acting = streams, acting()
             self.function = IndexedValue(spec, streams.seeds, value, [uncertainty], prior(), device)
             self.learner = Learner(self.function, objective(), acting(), discount=0.99, learning_rate=1e-3)
-            masks = sum(part.mask_size for part in self.function.parts)
-            self.replay = Replay(spec.observation, len(streams), 10_000, masks, prior=self.function.prior_shape)
+            stored, prior = self.learner.stored, self.function.prior_shape
+            self.replay = Replay(spec.observation, len(streams), 10_000, stored, prior)
             self.index, self.losses = (), [None] * len(streams)
             check_learner(self.learner, [self.acting], self.replay)  # what is wrong is told before the run
 
@@ -25,7 +25,7 @@ learns; `agent.Indexed` (`explore_plugins/indexed_agent.py`) does so with every 
         def learn(self):
             lanes = [lane for lane in range(len(self.streams)) if self.replay.size(lane) >= 32]
             if lanes:
-                self.replay.complete(lanes, self.streams["mask"], self.function.prior_features)
+                self.learner.complete(self.replay, lanes, self.streams["mask"])
                 batch = self.replay.sample(lanes, 10 * 32, self.streams["replay"])  # ten minibatches of 32
                 streams = {"selecting": self.streams["target"], "drawing": self.streams["learning index"]}
                 losses = self.learner.learn(batch, 32, lanes, 0.0, **streams)
@@ -53,10 +53,10 @@ A checkpoint keeps an agent's attributes, and those of what it is made of. An ag
 data and `restore(thing, state, "its name")` puts it back.
 """
 
-from explore._learning.learner import Learner, select_actions
+from explore._learning.learner import Learner
 from explore._learning.preflight import check_learner
 from explore._learning.replay import Batch, Replay
 from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
 
-__all__ = ["Batch", "IndexedValue", "Learner", "Replay", "capture", "check_learner", "restore", "select_actions"]
+__all__ = ["Batch", "IndexedValue", "Learner", "Replay", "capture", "check_learner", "restore"]

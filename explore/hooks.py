@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from explore._storage.run_folder import Run
 
 __all__ = [
-    "SLOTS", "explore_agents", "explore_environments", "explore_episode_finished", "explore_launchers",
-    "explore_objectives", "explore_observers", "explore_priors", "explore_run_finished", "explore_run_started",
-    "explore_schedules", "explore_selections", "explore_uncertainty_modules", "explore_value_networks",
-    "hookimpl",
+    "SLOTS", "explore_agents", "explore_bonuses", "explore_environments", "explore_episode_finished",
+    "explore_launchers", "explore_objectives", "explore_observers", "explore_priors", "explore_run_finished",
+    "explore_run_started", "explore_schedules", "explore_selections", "explore_uncertainty_modules",
+    "explore_value_networks", "hookimpl",
 ]  # fmt: skip
 
 _hookspec = pluggy.HookspecMarker("explore")
@@ -28,6 +28,7 @@ SLOTS = {
     "value": "explore_value_networks",
     "uncertainty": "explore_uncertainty_modules",
     "prior": "explore_priors",
+    "bonus": "explore_bonuses",
     "selection": "explore_selections",
     "objective": "explore_objectives",
     "environment": "explore_environments",
@@ -52,6 +53,11 @@ def explore_uncertainty_modules() -> list[type]:  # type: ignore[empty-body]
 @_hookspec
 def explore_priors() -> list[type]:  # type: ignore[empty-body]
     """Priors (slot `prior`): subclasses of `interfaces.Prior`."""
+
+
+@_hookspec
+def explore_bonuses() -> list[type]:  # type: ignore[empty-body]
+    """Bonuses (slot `bonus`): subclasses of `interfaces.Bonus`."""
 
 
 @_hookspec

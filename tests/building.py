@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from explore_plugins.indexed_agent import Indexed
 
+from explore._learning.replay import Replay
 from explore._running.loop import Progress, train
 from explore.interfaces import Judge, Spec
 from explore.streams import Streams
@@ -23,6 +24,7 @@ __all__ = [
     "Walk",
     "as_numbers",
     "build",
+    "fill",
     "live",
     "some_observations",
     "spec_of",
@@ -55,6 +57,13 @@ def live(
     for new in train(agent, environments, judges, seeds, episodes, measure, progress):
         rows.extend(new)
     return {seed: [row for row in rows if row["seed"] == seed] for seed in seeds}
+
+
+def fill(replay: Replay, steps: int, lane: int = 0, first: int = 0) -> None:
+    """Adds steps of one long episode, whose observations `[1]` count up."""
+    replay.start(lane, np.array([first], np.float32))
+    for number in range(first, first + steps):
+        replay.append(lane, 0, dm_env.transition(0.0, np.array([number + 1], np.float32)))
 
 
 def weights(agent: Indexed) -> dict[int, list[torch.Tensor]]:

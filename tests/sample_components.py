@@ -1,8 +1,7 @@
 """Components for the tests of explore.testing: some keep every promise, others break one."""
 
 from explore import nn as lane_nn
-from explore.interfaces import UncertaintyModule, ValueNetwork
-from explore.streams import normal
+from explore.interfaces import Gaussian, UncertaintyModule, ValueNetwork
 from explore.testing import Options
 
 QUICK = Options(compile=False)
@@ -41,19 +40,15 @@ class FloatsOnly(Net):
 class Directions(UncertaintyModule):
     """Keeps every promise: features(s, a) · z with z ~ N(0, I)."""
 
+    distribution = Gaussian
+
     def __init__(self, spec, size: int = 3):
         super().__init__()
-        self.size = size
+        self.index = self.distribution(size)
         self.net = lane_nn.MLP(spec.observation, (8,), spec.num_actions * size)
 
     def forward(self, obs):
-        return self.net(obs).unflatten(-1, (-1, self.size))
-
-    def draw(self, generators, *shape):
-        return normal(generators, *shape, self.size)
-
-    def variance(self, features):
-        return features.square().sum(-1)
+        return self.net(obs).unflatten(-1, (-1, self.index.size))
 
 
 def counter():

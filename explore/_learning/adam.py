@@ -22,7 +22,8 @@ class Adam:
     """
 
     def __init__(self, stacks: Sequence[Stack], learning_rate: float, epsilon: float = 1e-8, clip: float | None = None):
-        self.stacks, self.learning_rate, self.epsilon, self.clip = stacks, learning_rate, epsilon, clip
+        self.stacks, self.epsilon, self.clip = stacks, epsilon, clip
+        self.rates = [learning_rate if stack.learning_rate is None else stack.learning_rate for stack in stacks]
         self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.steps = [torch.zeros(len(stack.gradient), device=stack.gradient.device) for stack in stacks]
@@ -36,15 +37,16 @@ class Adam:
             return
         self._lanes, self._seen = tuple(lanes), max(seen, self._seen)
         self._gradients = []
-        chosen: list[tuple[Tensor, ...]] = []
+        chosen: dict[float, list[tuple[Tensor, ...]]] = {}
         for k, stack in enumerate(self.stacks):
             self.active[k].view(stack.lanes, -1)[:] = torch.tensor([[lane in lanes] for lane in range(stack.lanes)])
             width = stack.trained_width(self._seen)
             self._gradients.append(stack.gradient[:, :width])
             rows = (stack.buffer[0], stack.gradient, self.mean[k], self.square[k])
             for row in self.active[k].nonzero().flatten().tolist() if width else ():
-                chosen.append((*(tensor[row, :width] for tensor in rows), self.steps[k][row]))
-        self._chosen = [list(tensors) for tensors in zip(*chosen)]
+                tensors = (*(tensor[row, :width] for tensor in rows), self.steps[k][row])
+                chosen.setdefault(self.rates[k], []).append(tensors)
+        self._chosen = [(rate, [list(tensors) for tensors in zip(*rows)]) for rate, rows in chosen.items()]
 
     def state_dict(self) -> dict[str, Any]:
         return {"mean": self.mean, "square": self.square, "steps": self.steps, "seen": self._seen}
@@ -65,11 +67,11 @@ class Adam:
             squares = [(stack.gradient * stack.gradient).sum(1) for stack in self.stacks]
             for stack, factor in zip(self.stacks, clip_factors(squares, self.stacks, self.clip)):
                 stack.gradient.mul_(factor)
-        parameters, gradients, means, squares, counts = self._chosen
-        torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
-            parameters, gradients, means, squares, [], counts, amsgrad=False, beta1=BETA1, beta2=BETA2,
-            lr=self.learning_rate, weight_decay=0.0, eps=self.epsilon, maximize=False,
-        )  # fmt: skip
+        for rate, (parameters, gradients, means, squares, counts) in self._chosen:
+            torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after bookkeeping that would take as long
+                parameters, gradients, means, squares, [], counts, amsgrad=False, beta1=BETA1, beta2=BETA2,
+                lr=rate, weight_decay=0.0, eps=self.epsilon, maximize=False,
+            )  # fmt: skip
         for gradient in self._gradients:
             gradient.zero_()
 

@@ -25,6 +25,9 @@ class CompiledUpdate:
     """Steps on minibatches for the lanes chosen with `adam.choose`; returns the losses, added up."""
 
     def __init__(self, function: IndexedValue, objective: Objective, adam: Adam, backend: str = "inductor"):
+        own = [type(network).__name__ for network in function.networks if network.losses]
+        if own:
+            raise ValueError(f"compile = True does not train {', '.join(own)}, which has a loss of its own")
         self.function, self.objective, self.adam = function, objective, adam
         # Of one call: several save ways into the compiled function. Gradients of look-ups are too large for that.
         one_hot = isinstance(function.spec.observation, dm_env.specs.DiscreteArray)
@@ -57,7 +60,7 @@ class CompiledUpdate:
 
     def _step(
         self, rows: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], steps: Sequence[Tensor],
-        active: Sequence[Tensor], obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any],
+        active: Sequence[Tensor], obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any], own: Any,
     ) -> dict[str, Tensor]:  # fmt: skip
         stacks = self.function.stacks
 
@@ -77,11 +80,16 @@ class CompiledUpdate:
             zeros = {name: torch.zeros_like(view) for name, view in all_of.items() if name not in stack.trainable}
             rows_of_gradients.append(stack.pack_row(zeros | some))
         if self.adam.clip is not None:
-            lengths = [torch.stack([g.square().flatten(1).sum(1) for g in some.values()]).sum(0) for some in gradients]
+            none = [torch.zeros(len(row)) for row in rows]
+            lengths = [
+                torch.stack([zero, *(g.square().flatten(1).sum(1) for g in some.values())]).sum(0)
+                for zero, some in zip(none, gradients)
+            ]
             factors = clip_factors(lengths, stacks, self.adam.clip)
             rows_of_gradients = [gradient * factor for gradient, factor in zip(rows_of_gradients, factors)]
         for k, (row, gradient, step, on) in enumerate(zip(rows, rows_of_gradients, steps, active)):
-            _adam(row, gradient, means[k], squares[k], step[:, None], on[:, None] > 0, self.adam)
+            moments = (means[k], squares[k])
+            _adam(row, gradient, *moments, step[:, None], on[:, None] > 0, self.adam.rates[k], self.adam.epsilon)
         return losses
 
 
@@ -110,11 +118,13 @@ class _Methods(nn.Module):
         return getattr(self.module, method)(*arguments)
 
 
-def _adam(row: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, on: Tensor, adam: Adam) -> None:
+def _adam(
+    row: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: Tensor, on: Tensor, rate: float, epsilon: float
+) -> None:
     new_mean = mean + (1 - BETA1) * (gradient - mean)
     new_square = BETA2 * square + (1 - BETA2) * gradient * gradient
-    size = adam.learning_rate / (1 - BETA1**step)
-    spread = (new_square / (1 - BETA2**step)).sqrt() + adam.epsilon
+    size = rate / (1 - BETA1**step)
+    spread = (new_square / (1 - BETA2**step)).sqrt() + epsilon
     row.copy_(torch.where(on, row - size * new_mean / spread, row))
     mean.copy_(torch.where(on, new_mean, mean))
     square.copy_(torch.where(on, new_square, square))

@@ -6,6 +6,7 @@ streams of its own and changes nothing that a run depends on.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +15,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from explore._learning.learner import Learner, select_actions
+from explore._learning.learner import Learner
 from explore._learning.replay import Batch, Replay
+from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
+from explore._values.term import Term
 from explore.errors import RunFailed
-from explore.interfaces import Beliefs, Members, ScaleModule, Selection, Spec, UncertaintyModule, ValueWrapper
+from explore.interfaces import (
+    Beliefs,
+    Bits,
+    Bonus,
+    IndexDistribution,
+    ScaleModule,
+    Selection,
+    Spec,
+    Stored,
+    UncertaintyModule,
+    ValueWrapper,
+    select_actions,
+)
 from explore.streams import Generators, normal, stream, uniform
 
 BATCH, DRAWS = 32, 3
@@ -26,7 +41,8 @@ BATCH, DRAWS = 32, 3
 
 @torch.no_grad()
 def check_learner(learner: Learner, selections: Sequence[Selection], replay: Replay) -> None:
-    """Tries the value function, then these selections, then the target's selection and the objective."""
+    """Tries the value function, then these selections, then the target's selection, the objective, and what
+    networks do with transitions."""
     function, rows = learner.function, 4
     check_values(function)
     generators = [stream(seed, "rehearsal") for seed in function.seeds]
@@ -36,7 +52,8 @@ def check_learner(learner: Learner, selections: Sequence[Selection], replay: Rep
         beliefs = Beliefs(function, features, function.indexer.draw(generators, 1, 1), generators, 0.0)
         _try_transitions(type(selection).__name__, select_actions, selection, beliefs, 1)
     batch = make_up_batch(obs, generators, replay, function.spec.num_actions)
-    name, expected = type(learner.objective).__name__, list(learner.objective.losses)
+    check_networks(learner, batch)
+    name, expected = type(learner.objective).__name__, list(learner.losses)
     found = _try_transitions(name, learner.evaluate_losses, batch, generators)
     if list(found) != expected:
         raise ValueError(f"{name} gives the losses {list(found)}, but names {expected} in its `losses`")
@@ -44,12 +61,39 @@ def check_learner(learner: Learner, selections: Sequence[Selection], replay: Rep
         _check_shape(f"{name} gives {loss}", tensor, "[lanes]", [len(function.seeds)])
 
 
+def check_networks(learner: Learner, batch: Batch) -> None:
+    """Tries what networks observe, and their own losses, with nothing changed afterwards."""
+    function, lanes = learner.function, len(learner.function.seeds)
+    before = copy.deepcopy(capture(function.memories, "memories"))
+    for network, transitions in zip(function.networks, learner.show(batch, function.networks)):
+        name = type(network).__name__
+        transitions.there = torch.ones_like(batch.reward)
+        _try_transitions(f"{name}.observe", network.observe, transitions)
+        losses = _try_transitions(f"{name}.loss", network.loss, transitions)
+        if tuple(losses) != tuple(network.losses):
+            raise ValueError(
+                f"{name} gives the losses {list(losses)}, but names {list(network.losses)} in its `losses`"
+            )
+        for loss, tensor in losses.items():
+            _check_shape(f"{name} gives {loss}", tensor, "[lanes]", [lanes])
+        if isinstance(network, Bonus):
+            _check_bonus(network, name, batch.obs, [lanes, batch.obs.shape[1], function.spec.num_actions])
+    restore(function.memories, before, "memories")
+
+
+def _check_bonus(bonus: Bonus, name: str, obs: Tensor, shape: list[int]) -> None:
+    new = _evaluate(bonus, name, obs)
+    _check_shape(f"{name} gives 1/n", new, "[lanes, batch, actions]", shape)
+    if not bool((new >= 0).all() and new.isfinite().all()):
+        raise ValueError(f"{name} gives 1/n that is negative or not finite; transitions are weighed by it")
+
+
 def check_values(function: IndexedValue) -> None:
     """Tries every network of a value function, and the index of every part."""
     for term in function.terms:
-        _check_part(term.part, function)
+        _check_part(term.part, term, function)
         if term.prior_part is not None and not term.runs_as_one:
-            _check_part(term.prior_part, function)
+            _check_part(term.prior_part, term, function)
 
 
 def make_up_observations(spec: Spec, generators: Sequence[np.random.Generator], batch: int) -> Tensor:
@@ -69,44 +113,51 @@ def make_up_batch(obs: Tensor, generators: Generators, replay: Replay, actions: 
         reward=normal(generators, rows),
         discount=torch.ones(len(generators), rows),
         next_obs=obs.flip(1),
-        mask=torch.ones(len(generators), rows, replay.mask.shape[2]),
-        noise=normal(generators, rows, replay.noise.shape[2]),
+        stored=[_make_up_stored(one, generators, rows) for one in replay.stored],
         prior=normal(generators, rows, *replay.prior.shape[2:]).abs(),
         next_prior=normal(generators, rows, *replay.prior.shape[2:]).abs(),
     )
 
 
-def _check_part(part: UncertaintyModule, function: IndexedValue) -> None:
+def _make_up_stored(one: Stored, generators: Generators, rows: int) -> Tensor:
+    if type(one) is Bits:  # so that every member and head learns
+        return torch.ones(len(generators), rows, one.count)
+    drawn = [one.read(one.draw(generator or stream(0, "made up"), rows)) for generator in generators]
+    return torch.from_numpy(np.stack(drawn))
+
+
+def _check_part(part: UncertaintyModule, term: Term, function: IndexedValue) -> None:
     """Outputs of the right shapes, finite, the same each time, and of each lane by itself."""
     name, lanes, actions = type(part).__name__, len(function.seeds), function.spec.num_actions
     generators = [stream(seed, "check") for seed in function.seeds]
     obs = make_up_observations(function.spec, generators, BATCH).to(function.device)
-    _check_index(part, name, function.seeds)
+    _check_index(part.index, type(part.index).__name__, function.seeds)
     if isinstance(part, ValueWrapper):
-        each = obs.repeat_interleave(part.copies, 0)
+        copies = max([lanes, *(len(parameter) for parameter in part.network.parameters())]) // lanes
+        each = obs.repeat_interleave(copies, 0)
         shape = {"lanes": len(each), "batch": BATCH, "actions": actions}
         _check_network(part.network, type(part.network).__name__, part.network, each, shape)
-    if isinstance(part, Members):
-        return  # which adds nothing of its own
-    if part.linear:
-        heads = "heads" if isinstance(part, ScaleModule) else "size"
-        shape = {"lanes": lanes, "batch": BATCH, "actions": actions, heads: part.size}
-        features = part.finish(_check_network(part, name, part, obs, shape))
-        variance = _try_method(name, "variance", part.variance, features)
-        _check_shape(f"{name} gives a variance", variance, "[lanes, batch, actions]", [lanes, BATCH, actions])
-        if isinstance(part, ScaleModule) and not part.signed and bool((features < 0).any()):
-            raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
-    else:
-        index = part.draw(generators, BATCH, DRAWS).to(function.device)
+    values = getattr(part, "values", None)
+    if values is not None:
+        index = part.index.draw(generators, BATCH, DRAWS).to(function.device)
         shape = {"lanes": lanes, "batch": BATCH, "draws": DRAWS, "actions": actions}
-        _check_network(part, name, lambda obs: part.values(part(obs), index), obs, shape)
+        _check_network(part, name, lambda obs: values(part(obs), index), obs, shape)
+        return
+    heads = "heads" if isinstance(part, ScaleModule) else "size"
+    shape = {"lanes": lanes, "batch": BATCH, "actions": actions, heads: part.index.size}
+    features = _check_network(part, name, part, obs, shape)
+    features = _try_method(name, "activate", term.activate, features)
+    if hasattr(part.index, "variance"):
+        variance = _try_method(type(part.index).__name__, "variance", part.index.variance, features)
+        _check_shape(f"{name} gives a variance", variance, "[lanes, batch, actions]", [lanes, BATCH, actions])
+    if isinstance(part, ScaleModule) and bool((features < 0).any()):
+        raise ValueError(f"{name} gives negative uncertainties; they must be at least 0 (softplus its output)")
 
 
-def _check_index(part: UncertaintyModule, name: str, seeds: Sequence[int]) -> None:
-    drawn = _try_method(name, "draw", part.draw, [stream(seed, "check index") for seed in seeds], 2, DRAWS)
-    _check_shape(f"{name} draws indices", drawn, "[lanes, *shape, size]", [len(seeds), 2, DRAWS, part.size])
-    mean = _try_method(name, "mean_index", part.mean_index)
-    _check_shape(f"{name} has a mean index", mean, "[size]", [part.size])
+def _check_index(index: IndexDistribution, name: str, seeds: Sequence[int]) -> None:
+    drawn = _try_method(name, "draw", index.draw, [stream(seed, "check index") for seed in seeds], 2, DRAWS)
+    _check_shape(f"{name} draws indices", drawn, "[lanes, *shape, size]", [len(seeds), 2, DRAWS, index.size])
+    _check_shape(f"{name} has a mean", _try_method(name, "mean", index.mean), "[size]", [index.size])
 
 
 @torch.no_grad()

@@ -4,8 +4,8 @@ An observation is stored once: the next observation of a slot is the one in the 
 last observation of an episode takes a slot of its own only if values are bootstrapped from it,
 that is, if the episode was cut rather than terminal. One-hot observations are stored as integers.
 
-What never changes about an observation or a transition is worked out once and kept with it: its
-bootstrap mask, its noise, and the outputs of the frozen prior networks.
+What never changes about an observation or a transition is worked out once and kept with it: random numbers such
+as its bootstrap bits, and the outputs of the frozen prior networks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ARRAYS = ("obs", "action", "reward", "discount", "final", "mask", "noise", "prior")
+from explore.interfaces import Stored, Transitions
+
+WEIGHED = 4096  # transitions of a lane that are weighed at a time
+ARRAYS = ("obs", "action", "reward", "discount", "final", "prior")
 
 
 @dataclass
@@ -31,21 +34,25 @@ class Batch:
     reward: Tensor
     discount: Tensor
     next_obs: Tensor
-    mask: Tensor
-    noise: Tensor
+    stored: list[Tensor]  # of each kind of numbers that the replay keeps
     prior: Tensor  # of the observations, `[lanes, batch, *prior]`
     next_prior: Tensor
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device."""
-        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        moved = {name: tensor.to(device) for name, tensor in vars(self).items() if name != "stored"}
+        return Batch(stored=[tensor.to(device) for tensor in self.stored], **moved)
+
+    def transitions(self, stored: Mapping[str, Tensor]) -> Transitions:
+        """What a network that stores these numbers gets to see."""
+        there = torch.ones_like(self.reward)
+        return Transitions(self.obs, self.action, self.reward, self.discount, self.next_obs, there, stored)
 
 
 class Replay:
     """A ring of slots per lane.
 
-    With each transition it keeps `masks` bootstrap bits, each set with `mask_probability`, and
-    `noise` normal numbers; with each observation an array of the shape `prior`.
+    With each transition it keeps the numbers of `stored`, and with each observation an array of the shape `prior`.
     """
 
     def __init__(
@@ -53,18 +60,16 @@ class Replay:
         observation: dm_env.specs.Array,
         lanes: int,
         capacity: int,
-        masks: int = 0,
-        mask_probability: float = 0.5,
-        noise: int = 0,
+        stored: Sequence[Stored] = (),
         prior: tuple[int, ...] = (0,),
     ):
         discrete = isinstance(observation, dm_env.specs.DiscreteArray)
         self.values = observation.num_values if discrete else None  # of one-hot observations
         self.capacity = capacity + 1  # slots; one holds the latest observation, not yet acted on
-        self.mask_probability = mask_probability
         self.cursor = [0] * lanes
         self.full = [False] * lanes  # the ring has closed: all slots are in use
         self.incomplete = [0] * lanes  # how many slots before the cursor wait to be completed
+        self.stored = tuple(stored)
         slots = min(self.capacity, 1024)
         shape = (lanes, slots)
         self.obs = np.zeros((*shape, *observation.shape), np.int32 if discrete else np.float32)
@@ -72,9 +77,9 @@ class Replay:
         self.reward = np.zeros(shape, np.float32)
         self.discount = np.zeros(shape, np.float32)
         self.final = np.zeros(shape, bool)  # a cut episode's last observation: no transition starts here
-        self.mask = np.zeros((*shape, masks), np.uint8)
-        self.noise = np.zeros((*shape, noise), np.float32)
         self.prior = np.zeros((*shape, *prior), np.float32)
+        self.kept: list[np.ndarray] = [np.zeros((*shape, one.slots[0]), one.slots[1]) for one in self.stored]
+        self._cumulative: list[np.ndarray] = [np.zeros(0)] * lanes  # weights of slots, summed up
 
     def start(self, lane: int, obs: np.ndarray) -> None:
         """The first observation of an episode."""
@@ -97,22 +102,26 @@ class Replay:
         """Slots in use, apart from that of the latest observation."""
         return self.obs.shape[1] - 1 if self.full[lane] else self.cursor[lane]
 
+    def _used(self, lane: int) -> int:
+        """Slots in use, with that of the latest observation if the ring is full."""
+        return self.obs.shape[1] if self.full[lane] else self.cursor[lane]
+
     def complete(
         self,
         lanes: Sequence[int],
         generators: Sequence[np.random.Generator],
         prior: Callable[[Tensor], Tensor] | None,
-    ) -> None:
-        """Draws the masks and noise of new transitions, and evaluates the prior at new observations."""
+    ) -> dict[int, np.ndarray]:
+        """Draws what is stored with new transitions, and evaluates the prior at new observations.
+
+        Returns the slots of the new transitions of each lane.
+        """
         new = {lane: self._new_slots(lane) for lane in lanes}
         for lane, slots in new.items():
             count, self.incomplete[lane] = len(slots) - 1, 0  # the last slot has no transition yet
-            if self.mask.shape[2]:
-                drawn = generators[lane].random((count, self.mask.shape[2]), dtype=np.float32)
-                self.mask[lane, slots[:-1]] = drawn < self.mask_probability
-            if self.noise.shape[2]:
-                drawn = generators[lane].standard_normal((count, self.noise.shape[2]), dtype=np.float32)
-                self.noise[lane, slots[:-1]] = drawn
+            for one, kept in zip(self.stored, self.kept):
+                if one.count:
+                    kept[lane, slots[:-1]] = one.draw(generators[lane], count)
         if prior is not None:
             obs = np.zeros((len(self.cursor), max(map(len, new.values())), *self.obs.shape[2:]), self.obs.dtype)
             for lane, slots in new.items():
@@ -120,12 +129,54 @@ class Replay:
             outputs = prior(_tensor(obs)).numpy(force=True)
             for lane, slots in new.items():
                 self.prior[lane, slots] = outputs[lane, : len(slots)]
+        return {lane: slots[:-1][~self.final[lane, slots[:-1]]] for lane, slots in new.items()}
 
-    def sample(self, lanes: Sequence[int], count: int, generators: Sequence[np.random.Generator]) -> Batch:
-        """`count` transitions of each of these lanes, uniformly with replacement; of the others, anything."""
+    def read(self, slots: Mapping[int, np.ndarray], multiple: int) -> tuple[Batch, Tensor]:
+        """The transitions in these slots of each lane, padded to a multiple, and which of them are there."""
+        most = max(map(len, slots.values()))
+        everywhere = np.zeros((len(self.cursor), most + -most % multiple), np.int64)
+        there = np.zeros(everywhere.shape, np.float32)
+        for lane, own in slots.items():
+            everywhere[lane, : len(own)], there[lane, : len(own)] = own, 1
+        return self._read(everywhere), torch.from_numpy(there)
+
+    def weigh(self, lanes: Sequence[int], weights: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Weighs all transitions of these lanes by a function of observations and actions, for `sample`; where all
+        weights are 0, transitions are drawn uniformly."""
+        most = max(self._used(lane) for lane in lanes)
+        found = [
+            weights(_tensor(self.obs[:, start:end]), _tensor(self.action[:, start:end])).numpy(force=True)
+            for start in range(0, most, WEIGHED)
+            if (end := min(start + WEIGHED, most))
+        ]
+        everything = np.concatenate(found, 1, dtype=np.float64)
+        for lane in lanes:
+            own = everything[lane, : self._used(lane)] * ~self.final[lane, : self._used(lane)]
+            own[self.cursor[lane] : self.cursor[lane] + 1] = 0  # the latest observation, not yet acted on
+            if not (np.isfinite(own).all() and own.min() >= 0):
+                raise ValueError("weights of transitions must be finite and at least 0")
+            self._cumulative[lane] = own.cumsum() if own.any() else np.zeros(0)
+
+    def sample(
+        self,
+        lanes: Sequence[int],
+        count: int,
+        generators: Sequence[np.random.Generator],
+        weighted: np.ndarray | None = None,
+    ) -> Batch:
+        """`count` transitions of each of these lanes, with replacement; of the others, anything.
+
+        They are drawn uniformly; those `weighted` `[count]` by the weights that `weigh` found.
+        """
         slots = np.zeros((len(self.cursor), count), np.int64)
         for lane in lanes:
             slots[lane] = self._choose(lane, count, generators[lane])
+            if weighted is not None:
+                slots[lane, weighted] = self._choose_weighted(lane, int(weighted.sum()), generators[lane])
+        return self._read(slots)
+
+    def _read(self, slots: np.ndarray) -> Batch:
+        """The transitions in slots `[lanes, count]`."""
         rows = np.arange(len(self.cursor))[:, None]
         following = (slots + 1) % self.obs.shape[1]
         return Batch(
@@ -134,8 +185,7 @@ class Replay:
             reward=_tensor(self.reward[rows, slots]),
             discount=_tensor(self.discount[rows, slots]),
             next_obs=_tensor(self.obs[rows, following]),
-            mask=_tensor(self.mask[rows, slots].astype(np.float32)),
-            noise=_tensor(self.noise[rows, slots]),
+            stored=[_tensor(one.read(kept[rows, slots])) for one, kept in zip(self.stored, self.kept)],
             prior=_tensor(self.prior[rows, slots]),
             next_prior=_tensor(self.prior[rows, following]),
         )
@@ -148,7 +198,9 @@ class Replay:
             "cursor": self.cursor,
             "full": self.full,
             "incomplete": self.incomplete,
-            "lanes": [{name: getattr(self, name)[lane, :end] for name in ARRAYS} for lane, end in enumerate(used)],
+            "lanes": [
+                {name: array[lane, :end] for name, array in self._arrays().items()} for lane, end in enumerate(used)
+            ],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -164,12 +216,11 @@ class Replay:
             raise ValueError(
                 f"replay of {slots} slots with cursors {cursor} does not fit a capacity of {self.capacity}"
             )
-        for name in ARRAYS:
-            setattr(self, name, _resize(getattr(self, name)[:, :0], slots))
+        self._resize(slots, keep=False)
         for lane, arrays in enumerate(state["lanes"]):
             end = slots if full[lane] else cursor[lane] + 1
-            for name in ARRAYS:
-                mine, other = getattr(self, name)[lane, :end], arrays.pop(name)
+            for name, array in self._arrays().items():
+                mine, other = array[lane, :end], arrays.pop(name)
                 if (other.shape, other.dtype) != (mine.shape, mine.dtype):
                     raise ValueError(
                         f"{name} of the replay is {other.dtype}{other.shape}, not {mine.dtype}{mine.shape}"
@@ -184,6 +235,17 @@ class Replay:
         slots = (oldest + generator.integers(size, size=count)) % self.obs.shape[1]
         while (refused := self.final[lane, slots]).any():
             slots[refused] = (oldest + generator.integers(size, size=int(refused.sum()))) % self.obs.shape[1]
+        return slots
+
+    def _choose_weighted(self, lane: int, count: int, generator: np.random.Generator) -> np.ndarray:
+        cumulative = self._cumulative[lane]
+        if not len(cumulative):
+            return self._choose(lane, count, generator)
+        below = np.nextafter(cumulative[-1], 0)  # lest a product is rounded up to the sum
+        at = np.minimum(generator.random(count) * cumulative[-1], below)
+        slots = np.searchsorted(cumulative, at, side="right")
+        reused = self.final[lane, slots] | (slots == self.cursor[lane])  # since they were weighed
+        slots[reused] = self._choose(lane, int(reused.sum()), generator)
         return slots
 
     def _new_slots(self, lane: int) -> np.ndarray:
@@ -203,15 +265,23 @@ class Replay:
         return slot
 
     def _grow(self) -> None:
-        slots = min(self.capacity, 2 * self.obs.shape[1])
+        self._resize(min(self.capacity, 2 * self.obs.shape[1]))
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """All that is kept in slots, by name."""
+        return {name: getattr(self, name) for name in ARRAYS} | {f"kept{k}": one for k, one in enumerate(self.kept)}
+
+    def _resize(self, slots: int, keep: bool = True) -> None:
         for name in ARRAYS:
-            setattr(self, name, _resize(getattr(self, name), slots))
+            setattr(self, name, _resize(getattr(self, name), slots, keep))
+        self.kept = [_resize(one, slots, keep) for one in self.kept]
 
 
-def _resize(old: np.ndarray, slots: int) -> np.ndarray:
-    """An array of a ring with more slots."""
+def _resize(old: np.ndarray, slots: int, keep: bool) -> np.ndarray:
+    """An array of a ring with another number of slots."""
     new = np.zeros((len(old), slots, *old.shape[2:]), old.dtype)
-    new[:, : old.shape[1]] = old
+    if keep:
+        new[:, : old.shape[1]] = old
     return new
 
 

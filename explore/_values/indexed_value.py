@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from explore._state import capture, restore
 from explore._values.indexer import Indexer
-from explore._values.parts import build_parts, count_networks
+from explore._values.parts import build_bonus, build_parts
+from explore._values.stack import Stack, list_memories, list_networks
 from explore._values.target_table import TargetTable
-from explore._values.term import Network, Term, evaluate_in_chunks, pad_rows
-from explore.interfaces import Features, Index, Prior, Spec, UncertaintyModule, ValueNetwork, ValueWrapper
-from explore.nn import count_parameters, find_safe_rows
+from explore._values.term import Network, build_term
+from explore.interfaces import Bonus, Features, Index, Prior, Spec, UncertaintyModule, ValueNetwork
+from explore.nn import count_parameters, evaluate_in_chunks, find_safe_rows, pad_rows
 
 TARGET_ROWS = 256  # evaluated at a time, so that activations stay in the cache
 PRIOR_ROWS = 64
@@ -31,48 +32,46 @@ class IndexedValue:
       target_parts: the same modules with the parameters of the target networks.
       prior_parts: the frozen modules of priors; empty without a prior.
 
-    `indexer` draws indices. With `tabulate_targets`, the target networks are evaluated once at every one-hot
-    observation, which pays if there are fewer of those than are learned from before the networks change.
+    `memories` are those that parts hold, and the `bonus` if there is one. `indexer` draws indices. With
+    `tabulate_targets`, the target networks are evaluated once at every one-hot observation, which pays if there are
+    fewer of those than are learned from before the networks change.
     """
 
     def __init__(
         self,
         spec: Spec,
         seeds: Sequence[int],
-        value: type[ValueNetwork],
-        uncertainty: Sequence[type[UncertaintyModule]],
+        value: Callable[[Spec], ValueNetwork],
+        uncertainty: Sequence[Callable[[Spec], UncertaintyModule]],
         prior: Prior,
         device: torch.device | None = None,
         tabulate_targets: bool = False,
+        bonus: Callable[[Spec], Bonus] | None = None,
     ):
         self.spec, self.seeds, self.prior = spec, tuple(seeds), prior
         self.device = device or torch.device("cpu")
         parts, twins = build_parts(spec, seeds, value, uncertainty, prior)
         row_multiple = max(find_safe_rows(module) for module in (*parts, *twins))
+        self.bonus = None if bonus is None else build_bonus(spec, seeds, bonus)
+        held = [memory for part in parts for memory in list_memories(part)]
+        memories = held if self.bonus is None else [*held, self.bonus]
+        self.memories = [memory.to(self.device) for memory in memories]
         pairs = zip(parts, twins) if twins else ((part, None) for part in parts)
         self.terms = [
-            Term(
-                part, twin, prior, "uncertainty" if k else "value", len(seeds), count_networks(part, seeds),
-                row_multiple, self.device,
-            )
+            build_term(part, twin, prior, "uncertainty" if k else "value", len(seeds), row_multiple, self.device)
             for k, (part, twin) in enumerate(pairs)
-        ]  # fmt: skip
-        self.stacks = [term.stack for term in self.terms]
+        ]
         self.parts = [term.part for term in self.terms]
         self.target_parts = [term.target for term in self.terms]
         self.prior_parts = [term.prior_part for term in self.terms if term.prior_part is not None]
-        self.indexer = Indexer(self.parts, self.device)
+        beside = [Stack(memory, None, len(seeds), self.device) for memory in self.memories]
+        self.stacks = [*(term.stack for term in self.terms), *beside]
+        self.networks = [network for stack in self.stacks for network in list_networks(stack.trained)]
+        self.indexer = Indexer([part.index for part in self.parts], self.device)
         self._table: TargetTable | None = None
-        if tabulate_targets:
+        if tabulate_targets and not held:  # which change meanwhile
             observations = int(spec.observation.num_values)
             self._table = TargetTable(self._evaluate_targets, len(seeds), observations, self.device)
-
-    @property
-    def value_wrapper(self) -> ValueWrapper:
-        """The part that is built on the value network, its `network`."""
-        part = self.parts[0]
-        assert isinstance(part, ValueWrapper)
-        return part
 
     # Features of observations: everything that does not depend on the index.
 
@@ -88,8 +87,6 @@ class IndexedValue:
         """Of the trained networks joined with what their priors gave, at the actions taken or at every action."""
         networks = networks or self.parts
         trained = [term.evaluate(network, obs) for term, network in zip(self.terms, networks)]
-        if action is not None:
-            trained = [_take_at(f, action) if part.linear else f for part, f in zip(self.parts, trained)]
         return self._join(trained, self._split(prior), networks, action)
 
     @torch.no_grad()
@@ -104,8 +101,8 @@ class IndexedValue:
     def copy_to_target(self, lanes: Sequence[int]) -> None:
         """The target networks of these lanes become the trained ones."""
         self._forget_table()
-        for stack in self.stacks:
-            stack.copy_to_target(lanes)
+        for term in self.terms:
+            term.stack.copy_to_target(lanes)
 
     def _forget_table(self) -> None:
         if self._table is not None:
@@ -126,14 +123,13 @@ class IndexedValue:
 
     def prior_only_features(self, obs: Tensor) -> Features:
         """Of the frozen priors as they are joined with networks that give 0, at every action."""
-        prior = self.prior_features(obs)
-        zeros = self._split(torch.zeros_like(prior))
-        return self._join(zeros, self._split(prior), [_Zero(self.spec)] * len(self.parts))
+        frozen = self._split(self.prior_features(obs))
+        return tuple(term.prior_only(one) for term, one in zip(self.terms, frozen))
 
     @property
     def prior_shape(self) -> tuple[int, ...]:
         """What `prior_features` gives for an observation; empty without a prior."""
-        return (self.spec.num_actions, sum(part.size for part in self.prior_parts)) if self.prior_parts else (0,)
+        return (self.spec.num_actions, sum(part.index.size for part in self.prior_parts)) if self.prior_parts else (0,)
 
     def _join(
         self,
@@ -148,7 +144,7 @@ class IndexedValue:
 
     def _split(self, prior: Tensor) -> Sequence[Tensor]:
         """What `prior_features` gives, part by part; nothing without priors."""
-        return prior.split([part.size for part in self.prior_parts], -1) if self.prior_parts else ()
+        return prior.split([part.index.size for part in self.prior_parts], -1) if self.prior_parts else ()
 
     # Values at an index.
 
@@ -170,11 +166,12 @@ class IndexedValue:
     @property
     def trained_parameters(self) -> int:
         """How many numbers are trained for a seed, without those that only fill layers up."""
-        return sum(count_parameters(part) for part in self.parts) // len(self.seeds)
+        trained = [*self.parts, *([self.bonus] if self.bonus is not None else [])]
+        return sum(count_parameters(network) for network in trained) // len(self.seeds)
 
     def state_dict(self) -> dict[str, Any]:
         """All networks, trained, prior and target, and what their modules keep besides parameters."""
-        modules = [capture(module, "uncertainty", parameters=False) for module in self._modules()]
+        modules = capture(self._modules(), "uncertainty", parameters=False)
         priors = [list(part.parameters()) for part in self._separate_priors()]
         return {"stacks": [stack.buffer for stack in self.stacks], "modules": modules, "priors": priors}
 
@@ -186,8 +183,7 @@ class IndexedValue:
         for part, parameters in zip(self._separate_priors(), state["priors"], strict=True):
             for parameter, other in zip(part.parameters(), parameters, strict=True):
                 _copy(parameter, other)
-        for module, one in zip(self._modules(), state["modules"], strict=True):
-            restore(module, one, "uncertainty")
+        restore(self._modules(), state["modules"], "uncertainty")
 
     def _modules(self) -> list[nn.Module]:
         return [*(module for stack in self.stacks for module in stack.bound), *self._separate_priors()]
@@ -201,21 +197,3 @@ def _copy(mine: Tensor, other: Tensor) -> None:
     if other.shape != mine.shape:
         raise ValueError(f"networks have shape {[*other.shape]}, expected {[*mine.shape]}")
     mine.copy_(other)
-
-
-def _take_at(features: Tensor, action: Tensor) -> Tensor:
-    """Features at one action each: `[lanes, batch, actions, size]` -> `[lanes, batch, 1, size]`."""
-    return features.gather(2, action[:, :, None, None].expand(-1, -1, 1, features.shape[-1]))
-
-
-class _Zero:
-    """A network whose values are 0."""
-
-    def __init__(self, spec: Spec):
-        self.spec = spec
-
-    def __call__(self, obs: Tensor) -> Tensor:
-        return obs
-
-    def values(self, features: Tensor, index: Tensor) -> Tensor:
-        return index.new_zeros(*index.shape[:3], self.spec.num_actions)

@@ -7,36 +7,46 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from explore.interfaces import Index, UncertaintyModule
+from explore.interfaces import Index, IndexDistribution
 from explore.streams import Generators
 
 
 class Indexer:
     """Draws indices from the fixed distribution of each part."""
 
-    def __init__(self, parts: Sequence[UncertaintyModule], device: torch.device):
-        self.parts, self.device = parts, device
+    def __init__(self, distributions: Sequence[IndexDistribution], device: torch.device):
+        self.distributions, self.device = distributions, device
 
-    def draw(self, generators: Generators, *shape: int) -> tuple[Tensor, ...]:
+    @property
+    def count(self) -> int | None:
+        """How many indices there are, if so few that learning goes through all of them; else None.
+
+        It goes through those of the first part, which has the value network.
+        """
+        return self.distributions[0].count if all(one.count is not None for one in self.distributions) else None
+
+    def draw(self, generators: Generators, *shape: int) -> Index:
         """Indices `[lanes, *shape, size]` for each part."""
-        return tuple(part.draw(generators, *shape).to(self.device) for part in self.parts)
+        return tuple(one.draw(generators, *shape).to(self.device) for one in self.distributions)
 
-    def draw_for_learning(self, generators: Generators, mask: Sequence[Tensor], draws: int) -> Index:
-        """Indices to learn at, `[lanes, batch or 1, draws, size]` for each part."""
-        drawn = [part.draw_for_learning(generators, m, draws) for part, m in zip(self.parts, mask)]
-        return tuple(index if index is None else index.to(self.device) for index in drawn)
+    def draw_to_learn(self, generators: Generators, bits: Sequence[Tensor], draws: int) -> tuple[Index, Tensor]:
+        """Indices to learn at, `[lanes, batch or 1, draws, size]` for each part, and how much each of them counts,
+        `[lanes, batch, draws]`; `draws` of them for every index that is not drawn but gone through."""
+        draws *= self.distributions[0].count or 1
+        everything = list(zip(self.distributions, bits))
+        index = tuple(one.draw_to_learn(generators, own, draws).to(self.device) for one, own in everything)
+        return index, self.distributions[0].weigh(bits[0], draws)
 
-    def draw_for_targets(self, generators: Generators, batch: int) -> Index:
+    def draw_batch(self, generators: Generators, batch: int) -> Index:
         """An index for each transition, whatever it is learned at, `[lanes, batch or 1, 1, size]` for each part."""
-        drawn = [part.draw(generators, 1 if part.shared else batch, 1) for part in self.parts]
-        return tuple(index.to(self.device) for index in drawn)
+        return tuple(one.draw_batch(generators, batch, 1).to(self.device) for one in self.distributions)
 
     def mean(self) -> Index:
         """The expected index, `[1, 1, 1, size]` for each part."""
-        return tuple(part.mean_index().to(self.device)[None, None, None] for part in self.parts)
+        return tuple(one.mean().to(self.device)[None, None, None] for one in self.distributions)
 
     def describe(self, index: Index) -> list[str]:
         """The index `[lanes, 1, 1, size]` of each lane in words."""
-        numbers = [part[:, 0, 0].numpy(force=True) for part in index if part is not None]
-        words = [[part.describe_index(lane) for lane in lanes] for part, lanes in zip(self.parts, numbers)]
+        numbers = [part[:, 0, 0].numpy(force=True) for part in index]
+        words = [[one.describe(lane) for lane in lanes] for one, lanes in zip(self.distributions, numbers)]
         return [" ".join(filter(None, lane)) for lane in zip(*words)]

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from explore.interfaces import Members, Prior, Spec, UncertaintyModule, ValueNetwork, ValueWrapper
+from explore._values.stack import list_memories, own_parameters
+from explore._values.term import has_own_values
+from explore.interfaces import Bonus, Members, Memory, Prior, Spec, UncertaintyModule, ValueNetwork, ValueWrapper
+from explore.interfaces.index import IndexDistribution
 from explore.nn import lanes
 from explore.streams import stream
 
@@ -33,6 +36,14 @@ def build_parts(
         return parts, []
     twins = [builder.build_twin(part, factories[k], k, prior.init) for part, k in zip(parts, positions)]
     return parts, twins
+
+
+def build_bonus(spec: Spec, seeds: Sequence[int], bonus: Callable[[Spec], Bonus]) -> Bonus:
+    """A bonus beside the parts."""
+    with lanes([stream(seed, "init", "bonus") for seed in seeds]):
+        built = bonus(spec)
+    check_network(built, len(seeds), len(seeds))
+    return built
 
 
 def _has_wrapper(modules: Collection[UncertaintyModule]) -> bool:
@@ -64,47 +75,68 @@ class _Builder:
     def build_twin(
         self, part: UncertaintyModule, factory: Factory, position: int, init: str | None
     ) -> UncertaintyModule:
-        def build(spec: Spec) -> UncertaintyModule:
-            return part.twin(spec) or factory(spec)
-
-        twin = self.attach(self.build(build, "prior", position, init), "prior", init)
-        if not twin.linear:
+        own = getattr(part, "build_twin", factory)
+        twin = self.attach(self.build(own, "prior", position, init), "prior", init)
+        if has_own_values(twin) or list_memories(twin):
             raise ValueError(
-                f"{type(part).__name__}.twin must give a module whose values are linear in the index, so that its "
-                f"features can be kept with the transitions, not {type(twin).__name__}"
+                f"the prior of {type(part).__name__} must be frozen, and its values features · index, so that its "
+                f"features can be kept with the transitions; give {type(part).__name__} a method build_twin(spec) "
+                "that builds such a module, or use prior.NoPrior"
             )
         return twin
 
     def attach(self, module: UncertaintyModule, purpose: str, init: str | None = None) -> UncertaintyModule:
-        """The module, with a value network of its own if it is built on one."""
-        if isinstance(module, ValueWrapper):
-            rows = [(seed, copy) for seed in self.seeds for copy in range(module.copies)]
-            with lanes([stream(seed, purpose, "value", copy) for seed, copy in rows], init):
+        """The module, with value networks of its own if it is built on them."""
+        rows = len(self.seeds)
+
+        def build_network(copies: int = 1) -> ValueNetwork:
+            nonlocal rows
+            owners = [(seed, copy) for seed in self.seeds for copy in range(copies)]
+            rows = len(owners)
+            with lanes([stream(seed, purpose, "value", copy) for seed, copy in owners], init):
                 network = self.value(self.spec)
-            with lanes([stream(seed, purpose, "attached", copy) for seed, copy in rows], init):
+            _check_parameters(network, rows)
+            if copies > 1 and list_memories(network):
+                raise ValueError(
+                    f"{type(network).__name__} holds a memory, of which there is one for each seed, so it cannot be "
+                    "one of several members"
+                )
+            return network
+
+        if isinstance(module, ValueWrapper):
+            with lanes([stream(seed, purpose, "attached", 0) for seed in self.seeds], init):
                 try:
-                    module.attach(network, self.spec)
-                finally:  # whatever it failed at, this is why
-                    if getattr(module, "network", None) is not network:
-                        raise ValueError(
-                            f"{type(module).__name__}.attach must begin with super().attach(network, spec)"
-                        )
-            _check_parameters(network, len(rows))
-        _check_size(module)
-        _check_parameters(module, count_networks(module, self.seeds))
+                    module.attach(build_network, self.spec)
+                    module.network  # noqa: B018
+                except AttributeError as error:
+                    if isinstance(getattr(module, "network", None), nn.Module):
+                        raise
+                    name = type(module).__name__
+                    raise ValueError(f"{name}.attach must begin with super().attach(build_network, spec)") from error
+        if not isinstance(getattr(module, "index", None), IndexDistribution):
+            raise ValueError(
+                f"{type(module).__name__} has no index: set self.index, such as explore.interfaces.Gaussian(8), "
+                "when it is built or attached"
+            )
+        check_network(module, len(self.seeds), rows)
         return module
 
 
-def count_networks(part: UncertaintyModule, seeds: Sequence[int]) -> int:
-    """How many networks the part has in all lanes."""
-    return len(seeds) * (part.copies if isinstance(part, ValueWrapper) else 1)
-
-
-def _check_size(module: UncertaintyModule) -> None:
-    if not isinstance(getattr(module, "size", None), int) or module.size < 1:
+def check_network(network: nn.Module, lanes: int, rows: int) -> None:
+    """Raises `ValueError` unless a network of so many rows, and the memories that it holds, can be trained."""
+    _check_parameters(network, rows)
+    held = [memory for memory in list_memories(network) if memory is not network]
+    for memory in held:
+        check_network(memory, lanes, lanes)
+    others = {id(buffer) for memory in held for buffer in memory.buffers()}
+    names = [name for name, buffer in network.named_buffers() if id(buffer) not in others]
+    if names and not isinstance(network, Memory):  # of which there are several copies
         raise ValueError(
-            f"{type(module).__name__} has no size: set self.size, the length of its index, when it is built or attached"
+            f"networks must keep their tensors in parameters or in a Memory, not in buffers ({', '.join(names)})"
         )
+    for name in names:
+        if network.get_buffer(name).shape[:1] != (lanes,):
+            raise ValueError(f"{type(network).__name__} has no axis of lanes in {name}: make it with explore.nn.zeros")
 
 
 def _check_parameters(network: nn.Module, rows: int) -> None:
@@ -114,7 +146,7 @@ def _check_parameters(network: nn.Module, rows: int) -> None:
         for attribute, kept in vars(module).items():
             if isinstance(kept, list | tuple) and any(isinstance(entry, nn.Module) for entry in kept):
                 raise ValueError(f"{name} keeps layers in a plain list, {attribute}; use torch.nn.ModuleList")
-    for parameter, tensor in network.named_parameters():
+    for parameter, tensor in own_parameters(network).items():
         if tensor.dim() < 1 or len(tensor) != rows:
             raise ValueError(
                 f"{name} has no axis of lanes in {parameter}: build its layers with explore.nn, or lift it "

@@ -11,11 +11,12 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from explore.interfaces import UncertaintyModule
+from explore.interfaces import Memory, Network
 from explore.nn import LaneLayer
 
 # Gradients are views of one buffer on purpose; torch would prefer them dense, and says so once.
@@ -26,56 +27,54 @@ ALIGNMENT = 16  # floats: fused Adam rounds the rest of a tensor differently
 
 
 class Stack:
-    """Copies of one network: trained, its frozen prior (if any) and target, in this order.
+    """Copies of one network: trained, its frozen prior (if any) and, unless it is a memory, target, in this order.
 
     `lanes` are the seeds; a network with several members for each has more `rows`.
     """
 
-    def __init__(
-        self,
-        trained: UncertaintyModule,
-        prior: UncertaintyModule | None,
-        lanes: int,
-        rows: int,
-        device: torch.device,
-    ):
-        _refuse_buffers(trained)
+    def __init__(self, trained: Network, prior: Network | None, lanes: int, device: torch.device):
+        parameters = own_parameters(trained)
         self.lanes = lanes
-        self.trainable = [name for name, parameter in trained.named_parameters() if parameter.requires_grad]
+        rates = {module.learning_rate for module in list_networks(trained) if module.learning_rate is not None}
+        if len(rates) > 1:
+            names = " and ".join(type(module).__name__ for module in list_networks(trained))
+            raise ValueError(f"{names} are trained as one, so they need one learning_rate, not {sorted(rates)}")
+        self.learning_rate = next(iter(rates), None)
+        self.trainable = [name for name, parameter in parameters.items() if parameter.requires_grad]
         self.layout: dict[str, tuple[int, torch.Size]] = {}  # parameter -> where in a row, shape in a lane
-        width = self._lay_out(trained)
-        networks = [trained, trained] if prior is None else [trained, prior, trained]
+        width = self._lay_out(trained, parameters)
+        rows = len(next(iter(parameters.values()))) if parameters else lanes
+        has_target = not isinstance(trained, Memory)
+        networks = [trained, *([prior] if prior is not None else []), *([trained] if has_target else [])]
         self.buffer = torch.zeros(len(networks), rows, width, device=device)  # [copies, lanes * members, row]
         for block, network in zip(self.buffer, networks):
-            self._fill(block, network)
+            for name, parameter in own_parameters(network).items():
+                self._view(block, name).copy_(parameter.detach())
         self.gradient = torch.zeros_like(self.buffer[0])
-        self.target = self._bind(copy.deepcopy(trained), self.buffer[-1:])
-        self.with_prior = self._bind(copy.deepcopy(trained), self.buffer[:-1])  # as one, with twice the lanes
+        self.target = self._bind(copy.deepcopy(trained), self.buffer[-1:]) if has_target else None
+        # As one, with twice the lanes.
+        self.with_prior: Any = None if prior is None else self._bind(copy.deepcopy(trained), self.buffer[:2])
         # In place, so that nobody holds a network that looks alike and is not used.
-        self.prior = None if prior is None else self._bind(prior, self.buffer[1:-1])
+        self.prior = None if prior is None else self._bind(prior, self.buffer[1:2])
         self.trained = self._bind(trained, self.buffer[:1], self.gradient)
 
-    def _lay_out(self, network: nn.Module) -> int:
+    def _lay_out(self, network: Network, parameters: dict[str, nn.Parameter]) -> int:
         """Gives each parameter its place in a row; returns the width of rows. Those looked up come last, to be cut."""
-        parameters = dict(network.named_parameters())
         layers = [(name, module) for name, module in network.named_modules() if isinstance(module, LaneLayer)]
-        tables = {f"{name}.{layer.table}" for name, layer in layers if layer.table}
+        named = {f"{name}.{layer.table}" for name, layer in layers if layer.table}
+        tables = [name for name in self.trainable if name in named]
         width = 0
         for name in sorted(parameters, key=lambda name: name in tables):
             self.layout[name] = (width, parameters[name].shape[1:])
             width = _round_up(width + parameters[name][0].numel(), ALIGNMENT)
         self._ends_with_table = bool(tables)
         # So that the rows of all lanes are one matrix, see `explore.nn.products.look_up`.
-        return _round_up(width, math.lcm(ALIGNMENT, *(parameters[name].shape[-1] for name in tables)))
-
-    def _fill(self, rows: Tensor, network: nn.Module) -> None:
-        for name, parameter in network.named_parameters():
-            self._view(rows, name).copy_(parameter.detach())
+        return _round_up(width, math.lcm(ALIGNMENT, *(p.shape[-1] for name, p in parameters.items() if name in named)))
 
     @property
-    def bound(self) -> list[UncertaintyModule]:
-        """All modules whose parameters are views of the buffer."""
-        return [self.trained, self.with_prior, *([self.prior] if self.prior is not None else []), self.target]
+    def bound(self) -> list[Network]:
+        """All networks whose parameters are views of the buffer."""
+        return [network for network in (self.trained, self.with_prior, self.prior, self.target) if network is not None]
 
     def trained_width(self, seen: int) -> int:
         """How much of a row can have been changed by training if observations below `seen` were one-hot inputs.
@@ -113,9 +112,9 @@ class Stack:
         start, shape = self.layout[name]
         return rows[:, start : start + shape.numel()].unflatten(1, shape)
 
-    def _bind(self, module: UncertaintyModule, blocks: Tensor, gradient: Tensor | None = None) -> UncertaintyModule:
+    def _bind(self, module: Network, blocks: Tensor, gradient: Tensor | None = None) -> Any:
         """The module, its parameters replaced by views of these copies."""
-        for name, original in list(module.named_parameters()):
+        for name, original in own_parameters(module).items():
             parameter = nn.Parameter(self._view(blocks.flatten(0, 1), name), requires_grad=False)
             if gradient is not None and original.requires_grad:
                 parameter.requires_grad_()
@@ -125,9 +124,21 @@ class Stack:
         return module
 
 
-def _refuse_buffers(network: nn.Module) -> None:
-    if buffers := [name for name, _ in network.named_buffers()]:
-        raise ValueError(f"networks must keep their tensors in parameters, not in buffers ({', '.join(buffers)})")
+def own_parameters(network: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters of a network without those of the memories that it holds."""
+    held = {id(p) for memory in list_memories(network) if memory is not network for p in memory.parameters()}
+    return {name: parameter for name, parameter in network.named_parameters() if id(parameter) not in held}
+
+
+def list_memories(network: nn.Module) -> list[Memory]:
+    """The memories that a network holds, itself among them if it is one."""
+    return [module for module in network.modules() if isinstance(module, Memory)]
+
+
+def list_networks(network: nn.Module) -> list[Network]:
+    """A network and those in it that are trained together with it, which memories are not."""
+    held = {id(part) for memory in list_memories(network) if memory is not network for part in memory.modules()}
+    return [part for part in network.modules() if isinstance(part, Network) and id(part) not in held]
 
 
 def _round_up(number: int, of: int) -> int:

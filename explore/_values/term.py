@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from explore._values.stack import Stack
+from explore._values.stack import Stack, list_memories
 from explore.errors import RunFailed
 from explore.interfaces import Conditional, Prior, ScaleModule, UncertaintyModule
+from explore.nn import pad_rows
 from explore.streams import stream
 
-SPREAD = 16  # indices at which the variance of what is not linear in them is estimated
+SPREAD = 16  # indices at which a variance is estimated that is not known in closed form
 
 
 class Network(Protocol):
@@ -26,9 +27,10 @@ class Network(Protocol):
 
 
 class Term:
-    """A part's trained, target and, with a `prior`, frozen networks. `role` is what it is to the prior.
+    """A part's trained, target and, with a `prior`, frozen networks; its values are features · index.
 
-    Networks are evaluated on a multiple of `row_multiple` rows, which treats all lanes alike.
+    `role` is what the part is to the prior. Networks are evaluated on a multiple of `row_multiple` rows, which
+    treats all lanes alike.
     """
 
     def __init__(
@@ -38,20 +40,21 @@ class Term:
         prior: Prior,
         role: str,
         lanes: int,
-        rows: int,
         row_multiple: int,
         device: torch.device,
     ):
         self.prior, self.role, self.row_multiple, self.device = prior, role, row_multiple, device
-        self.runs_as_one = twin is not None and _have_same_parameters(part, twin)
-        self.stack = Stack(part, twin if self.runs_as_one else None, lanes, rows, device)
-        self.part, self.target, self.prior_part = self.stack.trained, self.stack.target, self.stack.prior
+        self.runs_as_one = twin is not None and _have_same_parameters(part, twin) and not list_memories(part)
+        self.stack = Stack(part, twin if self.runs_as_one else None, lanes, device)
+        self.part: Any = self.stack.trained
+        self.target: Any = self.stack.target
+        self.prior_part: Any = self.stack.prior
         if twin is not None and not self.runs_as_one:
             self.prior_part = twin.to(device).requires_grad_(False)
 
     def acting_features(self, obs: Tensor, twice: Tensor) -> Tensor | Conditional:
         """Of the trained network joined with its prior, at every action; `twice` are the observations two times."""
-        if self.runs_as_one:
+        if self.stack.with_prior is not None:
             trained, prior = self.evaluate(self.stack.with_prior, twice).chunk(2)
             return self.join(trained, prior, self.part)
         frozen = None if self.prior_part is None else self.evaluate(self.prior_part, obs)
@@ -63,16 +66,67 @@ class Term:
     def join(
         self, trained: Tensor, frozen: Tensor | None, network: Network, action: Tensor | None = None
     ) -> Tensor | Conditional:
-        """Features of a network joined with its prior; what is not linear is joined when its values are asked for."""
-        if not self.part.linear:
-            return Conditional(trained, network.values, frozen, action)
-        return self.part.finish(trained if frozen is None else self.prior.join(trained, frozen, self.role))
+        """Features of a network joined with its prior, at the actions taken or at every action.
 
-    def values(self, features: Tensor | Conditional, index: Tensor | None) -> Tensor:
+        `trained` are at every action, `frozen` at those that are wanted.
+        """
+        if action is not None:
+            trained = trained.gather(2, action[:, :, None, None].expand(-1, -1, 1, trained.shape[-1]))
+        return self.activate(trained if frozen is None else self.prior.join(trained, frozen, self.role))
+
+    def prior_only(self, frozen: Tensor) -> Tensor | Conditional:
+        """Features of the prior joined with a network that gives 0."""
+        return self.activate(self.prior.join(torch.zeros_like(frozen), frozen, self.role))
+
+    @cached_property
+    def activate(self) -> Callable[[Tensor], Tensor]:
+        return getattr(self.part, "activate", lambda features: features)
+
+    def values(self, features: Tensor | Conditional, index: Tensor) -> Tensor:
         """`[lanes, batch, draws, actions]`"""
-        if isinstance(features, Tensor):
-            return self.part.values(features, index)  # type: ignore[arg-type]  # None is given to `Members` only
-        assert index is not None
+        assert isinstance(features, Tensor)
+        return self.part.index.combine(features, index)
+
+    def variance(self, features: Tensor | Conditional) -> Tensor:
+        """`[lanes, batch, actions]`"""
+        index = self.part.index
+        if hasattr(index, "variance"):
+            return index.variance(features)
+        return self._estimate_variance(features)
+
+    def _estimate_variance(self, features: Tensor | Conditional) -> Tensor:
+        return self.values(features, self._spread).var(2, correction=0)
+
+    @cached_property
+    def _spread(self) -> Tensor:
+        """Always the same indices, `[1, 1, draws, size]`."""
+        return self.part.index.draw([stream(0, "spread")], 1, SPREAD).to(self.device)
+
+    def check_scales(self, features: Tensor | Conditional) -> None:
+        """A negative standard deviation would silently turn into exploration of the opposite sign."""
+        if isinstance(self.part, ScaleModule) and isinstance(features, Tensor) and bool((features < 0).any()):
+            raise RunFailed(f"{type(self.part).__name__} gave a negative uncertainty; it must never be below 0")
+
+
+class ConditionalTerm(Term):
+    """A part that computes its values at an index itself, from features and with parameters.
+
+    It is joined with its prior when values are asked for.
+    """
+
+    def join(
+        self, trained: Tensor, frozen: Tensor | None, network: Network, action: Tensor | None = None
+    ) -> Conditional:
+        return Conditional(trained, network.values, frozen, action)
+
+    def prior_only(self, frozen: Tensor) -> Conditional:
+        def give_zeros(features: Tensor, index: Tensor) -> Tensor:
+            return index.new_zeros(*index.shape[:3], frozen.shape[2])
+
+        return Conditional(frozen, give_zeros, frozen, None)
+
+    def values(self, features: Tensor | Conditional, index: Tensor) -> Tensor:
+        assert isinstance(features, Conditional)
         if features.latest is None or features.latest[0] is not index:  # a selection may have asked the same
             features.latest = (index, self._values_at(features, index))
         return features.latest[1]
@@ -85,37 +139,20 @@ class Term:
             values = values.gather(-1, features.action[:, :, None, None].expand(*values.shape[:-1], 1))
         if features.prior is None:
             return values
-        assert self.prior_part is not None
-        frozen = self.prior_part.values(features.prior, index)
+        frozen = self.prior_part.index.combine(features.prior, index)
         return self.prior.join(values, frozen.expand_as(values), self.role)
 
     def variance(self, features: Tensor | Conditional) -> Tensor:
-        """`[lanes, batch, actions]`"""
-        if isinstance(features, Tensor):
-            return self.part.variance(features)
-        return self.values(features, self._spread).var(2, correction=0)
-
-    @cached_property
-    def _spread(self) -> Tensor:
-        """Indices of a part that is not linear in them, always the same, `[1, 1, draws, size]`."""
-        return self.part.draw([stream(0, "spread")], 1, SPREAD).to(self.device)
-
-    def check_scales(self, features: Tensor | Conditional) -> None:
-        """A negative standard deviation would silently turn into exploration of the opposite sign."""
-        is_scale = isinstance(self.part, ScaleModule) and not self.part.signed
-        if is_scale and isinstance(features, Tensor) and bool((features < 0).any()):
-            raise RunFailed(f"{type(self.part).__name__} gave a negative uncertainty; it must never be below 0")
+        return self._estimate_variance(features)
 
 
-def pad_rows(tensor: Tensor, multiple: int) -> Tensor:
-    """A tensor `[lanes, batch, ...]` with rows added to make their number a multiple."""
-    short = -tensor.shape[1] % multiple
-    return torch.cat([tensor, tensor[:, :1].expand(-1, short, *tensor.shape[2:])], 1) if short else tensor
+def build_term(part: UncertaintyModule, *arguments: object) -> Term:
+    """The term of a part; the only place that tells modules with values of their own from others."""
+    return (ConditionalTerm if has_own_values(part) else Term)(part, *arguments)  # type: ignore[arg-type]
 
 
-def evaluate_in_chunks(evaluate: Callable[[Tensor], Tensor], obs: Tensor, rows: int) -> Tensor:
-    """What a function gives for observations `[lanes, batch, ...]`, so many of them at a time."""
-    return torch.cat([evaluate(chunk) for chunk in obs.split(rows, 1)], 1)
+def has_own_values(part: UncertaintyModule) -> bool:
+    return hasattr(part, "values")
 
 
 def _have_same_parameters(part: nn.Module, twin: nn.Module) -> bool:

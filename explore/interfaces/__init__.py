@@ -28,10 +28,20 @@ import dm_env
 
 from explore.interfaces.agent import Agent
 from explore.interfaces.environment import Judge, Model
+from explore.interfaces.index import (
+    Gaussian,
+    GaussianAtHead,
+    IndexDistribution,
+    Member,
+    NoIndex,
+    Sphere,
+    WithMean,
+)
+from explore.interfaces.memory import Bits, Bonus, Memory, Network, Normals, Signs, Stored, Transitions
 from explore.interfaces.networks import Prior, Spec, ValueNetwork
 from explore.interfaces.objective import Objective, Phase, Schedule, as_schedule
 from explore.interfaces.running import Launcher, News, Observer, Task
-from explore.interfaces.selection import Beliefs, Conditional, Features, Index, Selection, argmax
+from explore.interfaces.selection import Beliefs, Conditional, Features, Index, Selection, argmax, select_actions
 from explore.interfaces.uncertainty import Members, ScaleModule, UncertaintyModule, ValueWrapper
 from explore.streams import Streams
 
@@ -39,6 +49,7 @@ BASE_CLASSES: dict[str, type] = {
     "value": ValueNetwork,
     "uncertainty": UncertaintyModule,
     "prior": Prior,
+    "bonus": Bonus,
     "selection": Selection,
     "objective": Objective,
     "environment": dm_env.Environment,
@@ -50,7 +61,9 @@ BASE_CLASSES: dict[str, type] = {
 """Slot -> the base class of its components; `explore.hooks.SLOTS` names the hook of each."""
 
 __all__ = [
-    "BASE_CLASSES", "Agent", "Beliefs", "Conditional", "Features", "Index", "Judge", "Launcher", "Members", "Model",
-    "News", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Spec", "Streams",
-    "Task", "UncertaintyModule", "ValueNetwork", "ValueWrapper", "argmax", "as_schedule",
+    "BASE_CLASSES", "Agent", "Beliefs", "Bits", "Bonus", "Conditional", "Features", "Gaussian", "GaussianAtHead",
+    "Index", "IndexDistribution", "Judge", "Launcher", "Member", "Members", "Memory", "Model", "Network", "News",
+    "NoIndex", "Normals", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Signs",
+    "Spec", "Sphere", "Stored", "Streams", "Task", "Transitions", "UncertaintyModule", "ValueNetwork", "ValueWrapper",
+    "WithMean", "argmax", "as_schedule", "select_actions",
 ]  # fmt: skip

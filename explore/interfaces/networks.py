@@ -11,6 +11,8 @@ import dm_env
 import numpy as np
 from torch import Tensor, nn
 
+from explore.interfaces.memory import Network
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -26,7 +28,7 @@ class Spec:
     stages: np.ndarray | None = field(default=None, compare=False)  # [stages, states] observations, see `Model`
 
 
-class ValueNetwork(nn.Module):
+class ValueNetwork(Network):
     """Slot `value`: a network from observations to a value per action.
 
     Example:
@@ -40,8 +42,6 @@ class ValueNetwork(nn.Module):
                 return self.net(obs)
     """
 
-    exact: ClassVar[bool] = False  # see `explore.nn.find_safe_rows`
-
     def forward(self, obs: Tensor) -> Tensor:
         """`[lanes, batch, ...] -> [lanes, batch, actions]`"""
         raise NotImplementedError
@@ -50,8 +50,8 @@ class ValueNetwork(nn.Module):
         """The network as layers with ReLU between them, the last of them an `explore.nn.Linear`; nothing if it is
         not such a network.
 
-        Some uncertainty modules look inside: hypermodels and epinets at the last hidden layer, noise and dropout at
-        every layer.
+        Some uncertainty modules look inside: hypermodels, epinets and shared heads at the last hidden layer, noise and
+        dropout at every layer.
         """
         return ()
 

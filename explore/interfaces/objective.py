@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from explore.interfaces.selection import Features, Index
+from explore.interfaces.memory import Transitions
+from explore.interfaces.selection import Beliefs, Features, Index, Selection, select_actions
 from explore.streams import Generators
 
 if TYPE_CHECKING:
@@ -25,14 +26,21 @@ class Phase:
     """
 
     function: IndexedValue
+    transitions: Transitions
     reward: Tensor  # [lanes, batch]
     discount: Tensor  # [lanes, batch]
-    mask: tuple[Tensor, ...]  # per part [lanes, batch, mask_size]
-    noise: tuple[Tensor, ...]  # per part [lanes, batch, size], empty where not asked for
+    bits: tuple[Tensor, ...]  # per part [lanes, batch, bits of its index]
+    noise: tuple[Tensor, ...]  # per part [lanes, batch, size of its index]; empty unless the objective asks for it
     next_features: Features  # target networks joined with priors, at the next observations
-    select: Callable[[Index], Tensor] = field(repr=False)  # index -> next actions [lanes, batch, draws]
+    look: Callable[[Index], Beliefs] = field(repr=False)  # what selections see of the next observations at an index
+    target: Selection  # the agent's
     generators: Generators = field(repr=False)
     progress: float = 0.0
+
+    def select(self, index: Index, selection: Selection | None = None) -> Tensor:
+        """The next actions that the agent's target selection (or another) selects at an index,
+        `[lanes, batch, draws or 1]`."""
+        return select_actions(selection or self.target, self.look(index), index[0].shape[2])
 
 
 class Objective(ABC):

@@ -32,7 +32,7 @@ class Conditional:
 
 
 Features = tuple[Tensor | Conditional, ...]  # of one batch of observations: one per part, a tensor if it is linear
-Index = tuple[Tensor | None, ...]  # one per part; None: every member of an ensemble in turn
+Index = tuple[Tensor, ...]  # one per part
 
 
 @dataclass
@@ -85,6 +85,18 @@ class Selection(ABC):
     def select(self, beliefs: Beliefs) -> Tensor:
         """Actions `[lanes, batch, draws or 1]`; ties are broken at random."""
         return argmax(self.scores(beliefs), beliefs.generators)
+
+
+def select_actions(selection: Selection, beliefs: Beliefs, draws: int) -> Tensor:
+    """What a selection selects, `[lanes, batch, draws or 1]`; a selection that gives another shape is refused."""
+    actions = selection.select(beliefs)
+    lanes, batch = beliefs.features[0].shape[:2]
+    if actions.shape not in ((lanes, batch, draws), (lanes, batch, 1)):
+        expected = f"[lanes, batch, draws or 1] = {[lanes, batch, draws]}"
+        raise ValueError(
+            f"{type(selection).__name__} selects actions of shape {list(actions.shape)}, expected {expected}"
+        )
+    return actions
 
 
 def argmax(scores: Tensor, generators: Generators) -> Tensor:

@@ -9,13 +9,14 @@ said by the `lanes` context the core builds networks in, so a component never me
 `per_lane` lifts an ordinary `torch.nn.Module` instead.
 """
 
-from explore.nn.context import lanes
+from explore.nn.context import generators, lanes
 from explore.nn.initialisers import check_init
-from explore.nn.layers import MLP, LaneLayer, Linear, apply_hidden, count_parameters, num_features
+from explore.nn.layers import MLP, LaneLayer, Linear, apply_hidden, count_parameters, num_features, zeros
 from explore.nn.lifting import per_lane
-from explore.nn.rounding import find_safe_rows, softplus
+from explore.nn.rounding import apply_elementwise, evaluate_in_chunks, exact, find_safe_rows, pad_rows, softplus
 
 __all__ = [
-    "MLP", "LaneLayer", "Linear", "apply_hidden", "check_init", "count_parameters", "find_safe_rows",
-    "lanes", "num_features", "per_lane", "softplus",
+    "MLP", "LaneLayer", "Linear", "apply_elementwise", "apply_hidden", "check_init",
+    "count_parameters", "evaluate_in_chunks", "exact", "find_safe_rows", "generators", "lanes", "num_features",
+    "pad_rows", "per_lane", "softplus", "zeros",
 ]  # fmt: skip

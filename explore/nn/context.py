@@ -29,3 +29,8 @@ def lanes(generators: Sequence[np.random.Generator], init: str | None = None) ->
 def current_lanes() -> Lanes:
     """The generators of the lanes, and the initialiser that replaces that of networks."""
     return _current.get() or _outside
+
+
+def generators() -> Sequence[np.random.Generator]:
+    """The generators of the lanes that networks are being built for, for what `explore.streams` draws."""
+    return current_lanes()[0]

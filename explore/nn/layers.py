@@ -44,6 +44,8 @@ class Linear(LaneLayer):
     a lane the same bits wherever it lies in memory.
     """
 
+    exact = True  # see `explore.nn.exact`
+
     def __init__(self, inputs: dm_env.specs.Array | int, outputs: int, init: str = "torch"):
         super().__init__()
         generators, override = current_lanes()
@@ -80,6 +82,8 @@ class Linear(LaneLayer):
             return look_up(self.weight, x).add_(self.bias)
         if x.dim() > 3:
             x = x.flatten(2)
+        if x.shape[1] % 2:  # a product of an odd number of rows depends on where the lane lies in memory
+            return self.forward_padded(torch.cat([x, x[:, :1]], 1))[:, :-1]
         if self._missing_inputs and x.shape[-1] == self.inputs:
             x = nn.functional.pad(x, (0, self._missing_inputs))
         if not self.few_outputs:
@@ -98,6 +102,8 @@ class Linear(LaneLayer):
 
 class MLP(nn.Module):
     """Linear layers with ReLU between them."""
+
+    exact = True
 
     def __init__(self, inputs: dm_env.specs.Array | int, hidden: Sequence[int], outputs: int, init: str = "torch"):
         super().__init__()
@@ -119,6 +125,11 @@ def apply_hidden(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
     for layer in layers:
         x = layer.forward_relu(x) if isinstance(layer, LaneLayer) else torch.relu(layer(x))
     return x
+
+
+def zeros(*shape: int) -> Tensor:
+    """Zeros `[lanes, *shape]`, for a buffer of a `Memory`."""
+    return torch.zeros(len(current_lanes()[0]), *shape)
 
 
 def num_features(inputs: dm_env.specs.Array | int) -> int:

@@ -6,9 +6,9 @@
     def test_wide_heads():
         check_uncertainty(WideHeads, heads=3)
 
-There is one for each slot: `check_value`, `check_uncertainty`, `check_prior`, `check_selection`,
-`check_objective`, `check_environment`, `check_agent`, `check_schedule`, `check_observer` and
-`check_launcher`. Each takes the class and, by name, values for its parameters; it returns nothing, or
+There is one for each slot: `check_value`, `check_uncertainty`, `check_prior`, `check_bonus`,
+`check_selection`, `check_objective`, `check_environment`, `check_agent`, `check_schedule`, `check_observer`
+and `check_launcher`. Each takes the class and, by name, values for its parameters; it returns nothing, or
 raises `Nonconformance`, an `AssertionError`, which says what is wrong and what to do. They need no test
 framework, and take a few seconds.
 
@@ -26,6 +26,7 @@ A component need not be able to do everything. `Options`, after the class, say w
 """
 
 from explore.testing.agents import check_agent
+from explore.testing.bonuses import check_bonus
 from explore.testing.environments import check_environment
 from explore.testing.networks import check_uncertainty, check_value
 from explore.testing.objectives import check_objective, check_schedule
@@ -35,6 +36,6 @@ from explore.testing.running import check_launcher, check_observer
 from explore.testing.selections import check_selection
 
 __all__ = [
-    "Nonconformance", "Options", "check_agent", "check_environment", "check_launcher", "check_objective",
+    "Nonconformance", "Options", "check_agent", "check_bonus", "check_environment", "check_launcher", "check_objective",
     "check_observer", "check_prior", "check_schedule", "check_selection", "check_uncertainty", "check_value",
 ]  # fmt: skip

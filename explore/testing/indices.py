@@ -12,7 +12,8 @@ from torch import Tensor
 from explore._learning.preflight import make_up_observations
 from explore._running.loop import play_episode
 from explore._values.indexed_value import IndexedValue
-from explore.interfaces import ScaleModule, Spec, UncertaintyModule
+from explore._values.term import has_own_values
+from explore.interfaces import IndexDistribution, ScaleModule, Spec
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.learning import agent_of
@@ -22,27 +23,28 @@ DRAWS = 3
 MANY = 20_000  # draws, for moments
 
 
-def check_index(subject: Subject, part: UncertaintyModule, spec: Spec) -> None:
+def check_index(subject: Subject, index: IndexDistribution) -> None:
     def generators(*lanes: int | None) -> Generators:
         return [None if lane is None else stream(lane, "draw") for lane in lanes]
 
-    mask = (torch.arange(2 * 4 * part.mask_size) % 2).float().view(2, 4, part.mask_size)
-    copies = max(1, getattr(part, "copies", 1))
-    ways: dict[str, tuple[Callable[[Generators], Any], int]] = {
-        "draw": (lambda given: part.draw(given, 4, DRAWS), DRAWS),
-        "draw_for_learning": (lambda given: part.draw_for_learning(given, mask[: len(given)], copies), copies),
+    bits = (torch.arange(2 * 4 * index.bits) % 2).float().view(2, 4, index.bits)
+    count = index.count or DRAWS
+    ways: dict[str, tuple[Callable[[Generators], Tensor], int]] = {
+        "draw": (lambda given: index.draw(given, 4, DRAWS), DRAWS),
+        "draw_to_learn": (lambda given: index.draw_to_learn(given, bits[: len(given)], count), count),
+        "draw_columns": (lambda given: index.draw_columns(given, bits[: len(given)])[1], 1),
     }
     for name, (draw, draws) in ways.items():
         with subject.trying(f"in {name}"):
             both = draw(generators(0, 1))
-        if both is None and name == "draw_for_learning":
-            continue  # every member in turn
-        shape = list(both.shape)
+        shape, size = list(both.shape), index.size
         subject.require(
-            shape in ([2, 4, draws, part.size], [2, 1, draws, part.size]),
+            shape in ([2, 4, draws, size], [2, 1, draws, size], [1, 1, draws, size]),
             f"gives an index of shape {shape} in {name}",
-            f"it must be [lanes, batch, draws, size] = {[2, 4, draws, part.size]}",
+            f"it must be [lanes, batch, draws, size] = {[2, 4, draws, size]}",
         )
+        if len(both) == 1:
+            continue  # all indices in turn, whatever is drawn
         subject.require(
             torch.equal(both, draw(generators(0, 1))) and torch.equal(both[1:], draw(generators(1))),
             f"does not draw the index of a seed from that seed's generator in {name}",
@@ -55,20 +57,24 @@ def check_index(subject: Subject, part: UncertaintyModule, spec: Spec) -> None:
             f"draws another index for a seed if the seed before it waits, in {name}",
             "draw with explore.streams.uniform, normal or integers, which leave lanes out whose generator is None",
         )
-    words = part.describe_index(part.draw(generators(0), 1, 1)[0, 0, 0].numpy())
+    weights = index.weigh(bits, count)
     subject.require(
-        isinstance(words, str),
-        f"describes an index as {words!r}",
-        "describe_index must return a text, maybe an empty one",
+        list(weights.shape) == [2, 4, count] and bool((weights >= 0).all()),
+        f"weighs {count} indices with numbers of shape {[*weights.shape]}, from {float(weights.min()):g} on",
+        "weigh must give [lanes, batch, draws], none of them negative",
     )
-    mean = part.mean_index()
+    words = index.describe(index.draw(generators(0), 1, 1)[0, 0, 0].numpy())
     subject.require(
-        list(mean.shape) == [part.size], f"gives a mean index of shape {[*mean.shape]}", f"it must be [{part.size}]"
+        isinstance(words, str), f"describes an index as {words!r}", "describe must return a string, maybe an empty one"
     )
-    if part.continuous:
-        with subject.trying("in perturbation"):
-            noise, index = torch.ones(2, 4, part.size), part.draw(generators(0, 1), 4, DRAWS)
-            shape = list(part.perturbation(noise, index).shape)
+    mean = index.mean()
+    subject.require(
+        list(mean.shape) == [index.size], f"gives a mean index of shape {[*mean.shape]}", f"it must be [{index.size}]"
+    )
+    if index.count is None:
+        with subject.trying("in perturb"):
+            noise, drawn = torch.ones(2, 4, index.size), index.draw(generators(0, 1), 4, DRAWS)
+            shape = list(index.perturb(noise, drawn).shape)
         subject.require(
             shape == [2, 4, DRAWS], f"gives perturbations of shape {shape}", "they must be [lanes, batch, draws]"
         )
@@ -76,32 +82,34 @@ def check_index(subject: Subject, part: UncertaintyModule, spec: Spec) -> None:
 
 @torch.no_grad()
 def check_moments(subject: Subject, function: IndexedValue, number: int) -> None:
-    """Of a part that is linear in the index: mean and variance are those of values at drawn indices."""
+    """Of values that are features · index: mean and variance are those of values at drawn indices."""
     part = function.parts[number]
-    if not part.linear:
+    if has_own_values(part):
         return
     generators = [stream(seed, "moments") for seed in function.seeds]
     obs = make_up_observations(function.spec, generators, 2)
     features = function.acting_features(obs)[number]
     assert isinstance(features, Tensor)
-    values = part.values(features, part.draw(generators, 2, MANY))  # [lanes, batch, draws or 1, actions]
-    with subject.trying("in variance"):
-        variance = part.variance(features)
-    subject.require(bool((variance >= 0).all()), "gives a variance below 0", "it must be that of values over indices")
-    std = variance.sqrt()
-    mean = part.values(features, part.mean_index().expand(1, 1, 1, -1)).squeeze(2)
+    index = part.index
+    values = index.combine(features, index.draw(generators, 2, MANY))  # [lanes, batch, draws or 1, actions]
+    mean = index.combine(features, index.mean().expand(1, 1, 1, -1)).squeeze(2)
     error = (values.mean(2) - mean).abs()
     scale = values.abs().amax((2,))
     subject.require(
         bool((error <= 6 * values.std(2, correction=0) / MANY**0.5 + 1e-4 * scale + 1e-6).all()),
-        "has another mean over drawn indices than at mean_index",
-        "mean_index must be the expectation of what draw gives, and values linear in the index",
+        "has another mean over drawn indices than at the mean index",
+        "mean() of an index distribution must be the expectation of what draw gives",
     )
-    found = values.std(2, correction=0)
+    if not hasattr(index, "variance"):
+        return
+    with subject.trying("in variance"):
+        variance = index.variance(features)
+    subject.require(bool((variance >= 0).all()), "gives a variance below 0", "it must be that of values over indices")
+    std, found = variance.sqrt(), values.std(2, correction=0)
     subject.require(
         torch.allclose(found, std, rtol=0.1, atol=1e-5),
         f"says its values vary by {std.flatten()[0]:.4f} over indices, but they do by {found.flatten()[0]:.4f}",
-        "variance must be that of values(features, index) over what draw gives",
+        "variance must be that of features · index over what draw gives",
     )
 
 
@@ -109,18 +117,19 @@ def check_moments(subject: Subject, function: IndexedValue, number: int) -> None
 def check_scales(subject: Subject, function: IndexedValue, number: int) -> None:
     """Never negative, whatever the parameters will be."""
     part = function.parts[number]
-    if not isinstance(part, ScaleModule) or part.signed:
+    if not isinstance(part, ScaleModule):
         return
     stack, generator = function.stacks[number], torch.Generator().manual_seed(0)
     generators = [stream(seed, "scales") for seed in function.seeds]
     for _ in range(4):
         stack.buffer.mul_(3 * torch.randn(stack.buffer.shape, generator=generator))  # zeros stay zeros
         obs = make_up_observations(function.spec, generators, 50)
-        scales = part.finish(stack.trained(obs))
+        scales = function.terms[number].activate(stack.trained(obs))
         subject.require(
             not bool((scales < 0).any()),
             "gives a negative uncertainty for some parameters that training may lead to",
-            "let its output go through explore.nn.softplus, or say `signed = True`",
+            "let its output go through explore.nn.softplus; scales that may be negative belong to an UncertaintyModule "
+            "with index = GaussianAtHead(heads)",
         )
 
 
@@ -164,7 +173,7 @@ def check_index_is_held(subject: Subject, spec: Spec, parts: dict[str, Any]) -> 
     for number, part in enumerate(agent.function.parts):
         differ = any(not torch.equal(index[number], episodes[0][number]) for index in episodes[1:])
         subject.require(
-            differ or not part.random,
+            differ or part.index.count == 1,
             "draws the same index for every episode",
-            "draw must take fresh numbers from the generators each time; with only one index, set random = False",
+            "draw must take fresh numbers from the generators each time; with only one index, use NoIndex",
         )

@@ -16,6 +16,7 @@ from explore.interfaces import Spec, UncertaintyModule, ValueNetwork
 from explore.nn import Linear, apply_hidden
 from explore.streams import stream
 from explore.testing import toy
+from explore.testing.bonuses import check_memories
 from explore.testing.indices import DRAWS, check_index, check_index_is_held, check_moments, check_scales
 from explore.testing.learning import agent_of, check_compiled, check_learning, learn
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
@@ -48,7 +49,7 @@ def check_uncertainty(cls: type[UncertaintyModule], options: Options = STANDARD,
             function = _function(spec, (0, 1), parts)
             for number, part in enumerate(function.parts):
                 if type(part) is subject.cls:
-                    check_index(subject, part, spec)
+                    check_index(subject, part.index)
                     check_moments(subject, function, number)
                     check_scales(subject, function, number)
             _check_networks(subject, spec, parts)
@@ -77,6 +78,7 @@ def _check_outputs(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
 def _check_networks(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     _check_initialisation(subject, spec, parts)
     _check_lanes(subject, spec, parts)
+    check_memories(subject, spec, parts)
     check_learning(subject, spec, parts)
     _check_state(subject, spec, parts)
     check_index_is_held(subject, spec, parts)
@@ -106,7 +108,7 @@ def _outputs(function: IndexedValue, batch: int) -> dict[str, Tensor]:
 
 def _check_shapes(subject: Subject, function: IndexedValue, found: Mapping[str, Tensor], batch: int) -> None:
     lanes, actions = len(function.seeds), function.spec.num_actions
-    draws = DRAWS if any(part.random for part in function.parts) else 1
+    draws = 1 if function.indexer.count == 1 else DRAWS
     values = (lanes, batch, draws, actions)
     wanted = {
         "values": values, "mean": (lanes, batch, 1, actions), "std": (lanes, batch, actions), "target values": values,
@@ -151,7 +153,7 @@ def _check_lanes(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
                 subject.require(
                     torch.equal(expected[0], found[lane]),
                     f"gives seed {SEED} other {name} beside seeds {listed(company)} than alone, or other last bits",
-                    f"{LANES_APART}; and say `exact = True` only of explore.nn, sums, products and ReLU",
+                    f"{LANES_APART}; and mark with @explore.nn.exact only what its documentation says",
                 )
     function = _function(spec, range(3), parts)
     before = _outputs(function, 5)
@@ -185,7 +187,7 @@ def _check_state(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
 
 def _check_layers(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     function = _function(spec, (0, 1), parts | {"uncertainty": toy.part("uncertainty.Deterministic")})
-    network = function.value_wrapper.network
+    network = function.parts[0].network
     layers = list(network.as_layers())
     if not layers:
         return

@@ -107,9 +107,7 @@ def _check_losses(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         )
 
 
-def _check_prepared(subject: Subject, name: str, tensor: Tensor | None, lanes: int) -> None:
-    if tensor is None:
-        return  # every member in turn, an index
+def _check_prepared(subject: Subject, name: str, tensor: Tensor, lanes: int) -> None:
     subject.require(
         tensor.dim() >= 2 and len(tensor) in (1, lanes) and tensor.shape[1] in (1, ROWS),
         f"prepares {name} of shape {[*tensor.shape]} for {ROWS} transitions of {lanes} seeds",

@@ -25,7 +25,10 @@ from explore.interfaces import Spec
 from explore.streams import global_generators
 from explore.testing import toy
 
-GIVEN = {"value": ("spec",), "uncertainty": ("spec",), "environment": ("seed",), "agent": ("spec", "streams", "device")}
+GIVEN = {
+    "value": ("spec",), "uncertainty": ("spec",), "bonus": ("spec",), "environment": ("seed",),
+    "agent": ("spec", "streams", "device"),
+}  # fmt: skip
 """Slot -> what the core supplies to a constructor."""
 
 KINDS = {"integers": toy.CELLS, "floats": toy.FLOATS}

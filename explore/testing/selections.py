@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explore._learning.learner import select_actions
 from explore._learning.preflight import make_up_observations
 from explore._values.indexed_value import IndexedValue
-from explore.interfaces import Beliefs, Index, Selection, Spec
+from explore.interfaces import Beliefs, Index, Selection, Spec, select_actions
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
@@ -75,12 +74,12 @@ def _choices(
         for batch in (1, 5):
             obs = make_up_observations(spec, made_up, batch)
             features = function.acting_features(obs)
-            copies = function.value_wrapper.copies
-            mask = tuple(torch.ones(len(seeds), batch, part.mask_size) for part in function.parts)
+            bits = [torch.ones(len(seeds), batch, one.bits) for one in function.indexer.distributions]
+            to_learn, _ = function.indexer.draw_to_learn(made_up, bits, 1)
             indices: list[tuple[Index, int]] = [
                 (function.indexer.draw(made_up, 1, 1), 1),  # held for an episode
                 (function.indexer.draw(made_up, batch, 2), 2),
-                (function.indexer.draw_for_learning(made_up, mask, copies), copies),
+                (to_learn, to_learn[0].shape[2]),
             ]
             for index, draws in indices:
                 actions = select_actions(selection, Beliefs(function, features, index, generators, progress), draws)

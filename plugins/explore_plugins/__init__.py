@@ -9,6 +9,7 @@ BUILT_INS: tuple[str, ...] = (
     "explore_plugins.epinet",
     "explore_plugins.noise",
     "explore_plugins.priors",
+    "explore_plugins.bonuses",
     "explore_plugins.selections",
     "explore_plugins.information_directed",
     "explore_plugins.objectives",

@@ -2,8 +2,10 @@
 
 from explore import hookimpl
 from explore.interfaces import Members, Spec
+from explore.nn import exact
 
 
+@exact
 class Deterministic(Members):
     """A single value function, the same at every index (DQN)."""
 

@@ -2,8 +2,10 @@
 
 from explore import hookimpl
 from explore.interfaces import Members, Spec
+from explore.nn import exact
 
 
+@exact
 class Ensemble(Members):
     """K independent copies of the value network; the index is a member k ~ Unif{1..K}.
 

@@ -1,5 +1,6 @@
 """The agent composed from slots: an indexed value function, acted on and learned as in live_IS."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,12 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore.agents import IndexedValue, Learner, Replay, capture, check_learner, restore, select_actions
+from explore.agents import Batch, IndexedValue, Learner, Replay, capture, check_learner, restore
 from explore.errors import RunFailed
 from explore.interfaces import (
     Agent,
     Beliefs,
+    Bonus,
     Index,
     Objective,
     Prior,
@@ -21,9 +23,12 @@ from explore.interfaces import (
     Spec,
     UncertaintyModule,
     ValueNetwork,
+    select_actions,
 )
 from explore.streams import Generators, Streams
 from explore_plugins.selections import MeanArgmax
+
+CPU = torch.device("cpu")
 
 
 class Indexed(Agent):
@@ -40,6 +45,9 @@ class Indexed(Agent):
       acting: selection of the actions taken.
       target: selection of the next action in learning targets.
       evaluation: selection in evaluation episodes; None: @selection.MeanArgmax.
+      bonus: how new states and actions are, 1/n̂(s, a), such as @bonus.CoinFlips; None: that of the uncertainty
+        module, if it holds one.
+      bonus_scale: how much √(1/n̂) is added to rewards when they are learned from.
       discount: γ.
       double_q: the target's selection sees the values of the trained networks, not of the target networks.
       learning_rate: of Adam, for all networks.
@@ -51,6 +59,8 @@ class Indexed(Agent):
       target_period: the target networks are copied after every so many learning phases, that is
         episodes, or minibatches with learn_every.
       replay_capacity: transitions kept for each seed.
+      replay_weight: the share of each minibatch drawn in proportion to 1/n̂, weighed anew before each episode, the rest
+        being drawn uniformly.
       min_replay: steps stored before learning starts.
       mask_probability: probability of each bit of a transition's bootstrap mask.
       redraw_probability: with which the index is drawn anew at each step within an episode; 1: at every step.
@@ -62,7 +72,8 @@ class Indexed(Agent):
         self,
         spec: Spec,
         streams: Streams,
-        device: torch.device,
+        device: torch.device = CPU,
+        *,
         value: type[ValueNetwork],
         uncertainty: type[UncertaintyModule] | Sequence[type[UncertaintyModule]],
         prior: type[Prior],
@@ -70,6 +81,8 @@ class Indexed(Agent):
         acting: type[Selection],
         target: type[Selection],
         evaluation: type[Selection] | None = None,
+        bonus: type[Bonus] | None = None,
+        bonus_scale: float = 0.0,
         discount: float = 0.99,
         double_q: bool = False,
         learning_rate: float = 1e-3,
@@ -80,39 +93,47 @@ class Indexed(Agent):
         learn_every: int | None = None,
         target_period: int = 10,
         replay_capacity: int = 1_000_000,
+        replay_weight: float = 0.0,
         min_replay: int = 64,
         mask_probability: float = 0.5,
         redraw_probability: float = 0.0,
         compile: bool = False,
     ):
-        shares = {"discount": discount, "mask_probability": mask_probability, "redraw_probability": redraw_probability}
+        shares = {
+            "discount": discount, "mask_probability": mask_probability, "redraw_probability": redraw_probability,
+            "replay_weight": replay_weight,
+        }  # fmt: skip
         rates = {"learning_rate": learning_rate, "adam_epsilon": adam_epsilon}
         counts = {
             "batch_size": batch_size, "batches_per_episode": batches_per_episode, "learn_every": learn_every,
             "target_period": target_period, "min_replay": min_replay,
         }  # fmt: skip
         _check_numbers(shares, rates, counts, replay_capacity)
+        _check(0 <= bonus_scale < math.inf, "bonus_scale", "at least 0 and finite", bonus_scale)
         _check(gradient_clip is None or gradient_clip > 0, "gradient_clip", "None or above 0", gradient_clip)
         modules: Sequence[Any] = uncertainty if isinstance(uncertainty, list | tuple) else [uncertainty]
         _check(len(modules) > 0, "uncertainty", "a module or a list of them", uncertainty)
         self.streams, lanes = streams, len(streams)
+        self.everyone = [True] * lanes
         self.batch_size, self.batches_per_episode = batch_size, batches_per_episode
         self.learn_every, self.target_period, self.min_replay = learn_every, target_period, min_replay
-        self.redraw_probability = redraw_probability
+        self.redraw_probability, self.bonus_scale, self.replay_weight = redraw_probability, bonus_scale, replay_weight
 
         one_hot = isinstance(spec.observation, dm_env.specs.DiscreteArray)
         self.function = IndexedValue(
             spec, streams.seeds, value, modules, prior(), device,
-            tabulate_targets=one_hot and spec.observation.num_values <= self._rows_per_target,
+            tabulate_targets=one_hot and spec.observation.num_values <= self._rows_per_target, bonus=bonus,
         )  # fmt: skip
+        self.bonus = self._find_bonus()
         self.objective, self.acting, self.evaluation = objective(), acting(), (evaluation or MeanArgmax)()
-        self.objective.check(self.function)
         self.learner = Learner(
             self.function, self.objective, target(), discount, learning_rate, adam_epsilon, gradient_clip, double_q,
-            compile,
+            compile, mask_probability,
         )  # fmt: skip
-        self.replay = self._build_replay(replay_capacity, mask_probability)
-        self.columns = ("index", *self.objective.losses, "uncertainty")
+        self.replay = Replay(
+            spec.observation, lanes, replay_capacity, stored=self.learner.stored, prior=self.function.prior_shape
+        )
+        self.columns = ("index", *self.learner.losses, "uncertainty")
         self.steps, self.phases = [0] * lanes, [0] * lanes
         self.episode, self.progress = 0, 0.0
         self.index: tuple[Tensor, ...] = ()
@@ -130,19 +151,18 @@ class Indexed(Agent):
         """Transitions learned from before the target networks change."""
         return self.target_period * self.batch_size * self._batches_per_phase
 
-    def _build_replay(self, capacity: int, mask_probability: float) -> Replay:
-        function, parts = self.function, self.function.parts
-        return Replay(
-            function.spec.observation,
-            len(self.streams),
-            capacity,
-            masks=sum(part.mask_size for part in parts),
-            mask_probability=mask_probability,
-            noise=sum(part.size for part in parts) if self.objective.uses_noise else 0,
-            prior=function.prior_shape,
-        )
+    def _find_bonus(self) -> Bonus | None:
+        """The agent's, or that of its uncertainty module."""
+        held = [memory for memory in self.function.memories if isinstance(memory, Bonus)]
+        if self.function.bonus is not None:
+            return self.function.bonus
+        for name in ("bonus_scale", "replay_weight"):
+            there = f"with {len(held)} bonuses" if held else "without a bonus"
+            wanted = f"0 {there}; name one with agent.Indexed.bonus, such as @bonus.CoinFlips"
+            _check(len(held) == 1 or not getattr(self, name), name, wanted, getattr(self, name))
+        return held[0] if held else None
 
-    def begin_episode(self, observations: np.ndarray, progress: float) -> None:
+    def begin_episode(self, observations: np.ndarray, progress: float = 0.0) -> None:
         self.episode += 1
         self.progress = progress
         self.index, self.index_is_new = self.function.indexer.draw(self.streams["index"], 1, 1), True
@@ -151,31 +171,45 @@ class Indexed(Agent):
             self.replay.start(lane, observation)
 
     def learn(self) -> None:
+        everywhere = range(len(self.steps))
+        self.learner.complete(self.replay, everywhere, self.streams["mask"])
+        if self.replay_weight:
+            self._weigh_replay()
         if self.learn_every is None:
-            self._learn(range(len(self.steps)), self.batches_per_episode)
+            self._learn(everywhere, self.batches_per_episode)
 
-    def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
+    def act(self, observations: np.ndarray, active: Sequence[bool] | None = None) -> Sequence[int]:
+        active = active or self.everyone
         if self.redraw_probability and not self.index_is_new:
             self._redraw(active)
         self.index_is_new = False
         return self._select(self.acting, observations, self.index, active, "acting")
 
-    def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
+    def observe(
+        self,
+        actions: Sequence[int],
+        timesteps: Sequence[dm_env.TimeStep],
+        active: Sequence[bool] | None = None,
+    ) -> None:
         append, steps = self.replay.append, self.steps
-        for lane, on in enumerate(active):
+        for lane, on in enumerate(active or self.everyone):
             if on:
                 append(lane, actions[lane], timesteps[lane])
                 steps[lane] += 1
 
-    def learn_online(self, active: Sequence[bool]) -> None:
+    def learn_online(self, active: Sequence[bool] | None = None) -> None:
         if self.learn_every is not None:
-            self._learn([lane for lane, on in enumerate(active) if on and self.steps[lane] % self.learn_every == 0], 1)
+            steps = zip(active or self.everyone, self.steps)
+            lanes = [lane for lane, (on, step) in enumerate(steps) if on and step % self.learn_every == 0]
+            if lanes:
+                self.learner.complete(self.replay, lanes, self.streams["mask"])
+                self._learn(lanes, 1)
 
     def begin_evaluation(self) -> None:
         self.evaluation_index = self.function.indexer.draw(self.streams["evaluation index"], 1, 1)
 
-    def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-        return self._select(self.evaluation, observations, self.evaluation_index, active, "evaluation")
+    def evaluate(self, observations: np.ndarray, active: Sequence[bool] | None = None) -> Sequence[int]:
+        return self._select(self.evaluation, observations, self.evaluation_index, active or self.everyone, "evaluation")
 
     def metrics(self) -> dict[str, Sequence[Any]]:
         return {"index": self.function.indexer.describe(self.index), **self.latest}
@@ -198,8 +232,15 @@ class Indexed(Agent):
     def unused_parameters(self) -> dict[str, str]:
         unused = {
             "batches_per_episode": (self.learn_every is not None, "learn_every is set"),
-            "mask_probability": (not self.replay.mask.shape[-1], "no uncertainty module has bootstrap masks"),
-            "redraw_probability": (not any(part.random for part in self.function.parts), "values have no index"),
+            "mask_probability": (
+                not any(index.bits for index in self.function.indexer.distributions),
+                "no uncertainty module has bootstrap masks",
+            ),
+            "redraw_probability": (self.function.indexer.count == 1, "values have no index"),
+            "bonus": (
+                self.function.bonus is not None and not (self.bonus_scale or self.replay_weight),
+                "bonus_scale and replay_weight are 0",
+            ),
         }
         return {name: reason for name, (is_unused, reason) in unused.items() if is_unused}
 
@@ -251,14 +292,35 @@ class Indexed(Agent):
             "evaluation": self.evaluation,
         }
 
+    def _weigh_replay(self) -> None:
+        bonus, device = self.bonus, self.function.device
+        assert bonus is not None
+        lanes = [lane for lane, steps in enumerate(self.steps) if steps]
+        if not lanes:
+            return
+        try:
+            self.replay.weigh(lanes, lambda obs, action: bonus.at(obs.to(device), action.to(device)))
+        except ValueError as error:
+            raise RunFailed(f"{type(bonus).__name__}: {error}") from error
+
+    def _sample(self, lanes: Sequence[int], batches: int) -> Batch:
+        """All minibatches of a learning phase."""
+        weighted = None
+        if self.replay_weight:
+            weighted = np.arange(batches * self.batch_size) % self.batch_size < self.replay_weight * self.batch_size
+        batch = self.replay.sample(lanes, batches * self.batch_size, self.streams["replay"], weighted)
+        if self.bonus is not None and self.bonus_scale:
+            new = self.bonus.at(self._tensor(batch.obs.numpy()), batch.action.to(self.function.device))
+            batch.reward = batch.reward + self.bonus_scale * new.sqrt().cpu()
+        return batch
+
     def _learn(self, lanes: Sequence[int], batches: int) -> None:
         """A learning phase of these lanes, as far as they have seen enough."""
         lanes = [lane for lane in lanes if self.steps[lane] >= self.min_replay]
         if not lanes:
             return
         streams = self.streams
-        self.replay.complete(lanes, streams["mask"], self._prior if self.function.prior.has_twin else None)
-        batch = self.replay.sample(lanes, batches * self.batch_size, streams["replay"])
+        batch = self._sample(lanes, batches)
         only = [lane in lanes for lane in range(len(self.steps))]
         means = self.learner.learn(
             batch, self.batch_size, lanes, self.progress,
@@ -298,19 +360,16 @@ class Indexed(Agent):
         return select_actions(selection, beliefs, 1).flatten().tolist()
 
     def _beliefs(self, observations: np.ndarray) -> Beliefs:
-        obs = self._tensor(np.asarray(observations))
+        obs = self._tensor(observations)
         everywhere = obs.expand(len(self.steps), *obs.shape)
         generators = self.streams["questions"]
         index = self.function.indexer.draw(generators, 1, 1)
         return Beliefs(self.function, self.function.acting_features(everywhere), index, generators, self.progress)
 
-    def _prior(self, obs: Tensor) -> Tensor:
-        return self.function.prior_features(obs.to(self.function.device))
-
     def _tensor(self, observations: np.ndarray) -> Tensor:
         one_hot = isinstance(self.function.spec.observation, dm_env.specs.DiscreteArray)
         kind = np.int64 if one_hot else np.float32
-        return torch.from_numpy(observations.astype(kind, copy=False)).to(self.function.device)
+        return torch.from_numpy(np.asarray(observations, kind)).to(self.function.device)
 
 
 def _only_active(generators: Sequence[np.random.Generator], active: Sequence[bool]) -> Generators:

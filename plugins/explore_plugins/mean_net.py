@@ -9,6 +9,7 @@ from explore import hookimpl, nn
 from explore.interfaces import Spec, ValueNetwork
 
 
+@nn.exact
 class MLP(ValueNetwork):
     """A multi-layer perceptron with ReLU units, ν(s, a).
 
@@ -16,8 +17,6 @@ class MLP(ValueNetwork):
       hidden: widths of the hidden layers.
       init: initialiser: torch, glorot_uniform, glorot_normal, he_normal or truncated_normal.
     """
-
-    exact = True
 
     def __init__(self, spec: Spec, hidden: Sequence[int] = (50, 50, 50), init: str = "torch"):
         super().__init__()

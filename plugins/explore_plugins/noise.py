@@ -1,6 +1,7 @@
 """Noise inside the value network, as index: NoisyNet and Monte Carlo dropout."""
 
 import math
+from collections.abc import Callable
 
 import dm_env
 import numpy as np
@@ -9,11 +10,29 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from explore import hookimpl
-from explore.interfaces import Members, Spec, ValueNetwork, ValueWrapper
-from explore.nn import Linear
+from explore.interfaces import IndexDistribution, Members, Spec, ValueNetwork, ValueWrapper
+from explore.nn import Linear, exact
 from explore.streams import Generators, normal, uniform
 
 
+class FactorisedNoise(IndexDistribution):
+    """f(e) = sign(e) √|e| of e ~ N(0, 1); in learning one draw for all transitions."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def draw(self, generators: Generators, *shape: int) -> Tensor:
+        e = normal(generators, *shape, self.size)
+        return e.sign() * e.abs().sqrt()
+
+    def draw_batch(self, generators: Generators, batch: int, draws: int) -> Tensor:
+        return self.draw(generators, 1, draws)
+
+    def describe(self, index: np.ndarray) -> str:
+        return f"{super().describe(index[:3])} ..."
+
+
+@exact
 class NoisyNet(ValueWrapper):
     """Factorised Gaussian noise on every layer of the value network: y = W x + b + ε_out ∘ (Σ (ε_in ∘ x) + σ_b).
 
@@ -28,22 +47,18 @@ class NoisyNet(ValueWrapper):
       sigma: σ_0; Σ and σ_b of a layer are σ_0 / √inputs at first.
     """
 
-    exact = True
-    linear = False
-    shared = True
-
     def __init__(self, spec: Spec, sigma: float = 0.5):
         super().__init__()
         if not 0 <= sigma < math.inf:
             raise ValueError(f"sigma must be at least 0 and finite, got {sigma!r}")
         self.sigma = sigma
 
-    def attach(self, network: ValueNetwork, spec: Spec) -> None:
-        super().attach(network, spec)
+    def attach(self, build_network: Callable[..., ValueNetwork], spec: Spec) -> None:
+        super().attach(build_network, spec)
         layers = self.linear_layers()
         inputs = [spec.observation, *(layer.inputs for layer in layers[1:])]
         self.noise = ModuleList(_constant_layer(n, layer.outputs, self.sigma) for n, layer in zip(inputs, layers))
-        self.size = sum(layer.inputs + layer.outputs for layer in layers)
+        self.index = FactorisedNoise(sum(layer.inputs + layer.outputs for layer in layers))
 
     def forward(self, obs: Tensor) -> Tensor:
         """The observations: all the rest depends on the noise."""
@@ -70,15 +85,8 @@ class NoisyNet(ValueWrapper):
             start = end
         return x.unflatten(1, rows)
 
-    def draw(self, generators: Generators, *shape: int) -> Tensor:
-        e = normal(generators, *shape, self.size)
-        return e.sign() * e.abs().sqrt()
-
-    def twin(self, spec: Spec) -> Members:
+    def build_twin(self, spec: Spec) -> Members:
         return Members(1)
-
-    def describe_index(self, index: np.ndarray) -> str:
-        return f"{super().describe_index(index[:3])} ..."
 
 
 def _constant_layer(inputs: dm_env.specs.Array | int, outputs: int, sigma: float) -> Linear:
@@ -90,6 +98,23 @@ def _constant_layer(inputs: dm_env.specs.Array | int, outputs: int, sigma: float
     return layer
 
 
+class KeptUnits(IndexDistribution):
+    """For each unit 0 with probability `rate`, else 1 / (1 - rate)."""
+
+    def __init__(self, size: int, rate: float):
+        self.size, self.rate = size, rate
+
+    def draw(self, generators: Generators, *shape: int) -> Tensor:
+        return (uniform(generators, *shape, self.size) >= self.rate) / (1 - self.rate)
+
+    def mean(self) -> Tensor:
+        return torch.ones(self.size)
+
+    def describe(self, index: np.ndarray) -> str:
+        return f"kept={np.count_nonzero(index)}"
+
+
+@exact
 class McDropout(ValueWrapper):
     """Dropout in the value network, whose index is which hidden units are left out (Gal and Ghahramani 2016).
 
@@ -101,20 +126,16 @@ class McDropout(ValueWrapper):
       rate: probability that a hidden unit is left out.
     """
 
-    exact = True
-    linear = False
-
     def __init__(self, spec: Spec, rate: float = 0.1):
         super().__init__()
         if not 0 <= rate < 1:
             raise ValueError(f"rate must be at least 0 and below 1, got {rate!r}")
         self.rate = rate
 
-    def attach(self, network: ValueNetwork, spec: Spec) -> None:
-        super().attach(network, spec)
-        self.body_and_last()
-        self.widths = [layer.outputs for layer in self.linear_layers()[:-1]]
-        self.size = sum(self.widths)
+    def attach(self, build_network: Callable[..., ValueNetwork], spec: Spec) -> None:
+        super().attach(build_network, spec)
+        self.widths = [layer.outputs for layer in self.linear_layers() if layer is not self.head]
+        self.index = KeptUnits(sum(self.widths), self.rate)
 
     def forward(self, obs: Tensor) -> Tensor:
         """The first hidden layer."""
@@ -128,17 +149,8 @@ class McDropout(ValueWrapper):
             x = torch.relu(layer(x)) * kept.flatten(1, 2)
         return last(x).unflatten(1, index.shape[1:3])
 
-    def draw(self, generators: Generators, *shape: int) -> Tensor:
-        return (uniform(generators, *shape, self.size) >= self.rate) / (1 - self.rate)
-
-    def mean_index(self) -> Tensor:
-        return torch.ones(self.size)
-
-    def twin(self, spec: Spec) -> Members:
+    def build_twin(self, spec: Spec) -> Members:
         return Members(1)
-
-    def describe_index(self, index: np.ndarray) -> str:
-        return f"kept={np.count_nonzero(index)}"
 
 
 @hookimpl

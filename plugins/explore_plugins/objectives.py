@@ -9,8 +9,7 @@ from torch import Tensor
 
 from explore import hookimpl
 from explore.agents import IndexedValue
-from explore.interfaces import Features, Members, Objective, Phase, ScaleModule, Schedule, as_schedule
-from explore.streams import normal
+from explore.interfaces import Features, Objective, Phase, Schedule, as_schedule
 
 
 class WassersteinTD(Objective):
@@ -32,36 +31,34 @@ class WassersteinTD(Objective):
         self.sigma = as_schedule(sigma, "sigma", minimum=0)
 
     def check(self, function: IndexedValue) -> None:
-        wrapper, *rest = function.parts
-        scaled = rest if isinstance(wrapper, Members) else [wrapper, *rest]
-        if len(scaled) != 1 or not scaled[0].has_scales:
-            names = ", ".join(type(part).__name__ for part in scaled) or type(wrapper).__name__
+        numbers = [len(_which(function, moment)) for moment in ("means", "scales")]
+        moments = {*_which(function, "means"), *_which(function, "scales")}
+        if numbers != [1, 1] or len(moments) != len(function.parts):
+            modules = [type(part).__name__ for part in function.parts if part.index.count != 1]
             raise ValueError(
-                "objective.WassersteinTD matches means and standard deviations, so it needs one uncertainty "
-                f"module with scales such as uncertainty.SoftplusHeads, not {names}; use objective.SampledTD"
+                "objective.WassersteinTD matches means and standard deviations, so it needs one uncertainty module "
+                f"with scales such as uncertainty.SoftplusHeads, not {', '.join(modules) or 'none'}; "
+                "use objective.SampledTD"
             )
 
     def prepare(self, phase: Phase) -> dict[str, Tensor]:
-        function, batch = phase.function, phase.reward.shape[1]
-        wrapper, scaled = function.value_wrapper, function.parts[-1]
-        index: list[Tensor] = []
-        heads = trained_heads = torch.ones(1, 1, 1, 1, device=function.device)
-        if isinstance(scaled, ScaleModule):
-            heads = scaled.draw_heads(phase.generators, phase.mask[-1], 1)  # [lanes, batch, 1, heads]
-            index = [normal(phase.generators, batch, 1, 1).to(function.device) * heads]
-            trained_heads = heads if scaled.train_heads == "one" else phase.mask[-1][:, :, None]
-        index = [wrapper.draw(phase.generators, batch, 1).to(function.device), *index]
-        action = phase.select(tuple(index)).unsqueeze(-1)  # [lanes, batch, 1, 1]
+        function = phase.function
+        everything = zip(function.indexer.distributions, phase.bits)
+        drawn = [index.draw_columns(phase.generators, bits) for index, bits in everything]
+        columns, index = (tuple(tensor.to(function.device) for tensor in own) for own in zip(*drawn))
+        action = phase.select(index).unsqueeze(-1)  # [lanes, batch, 1, 1]
         mean, scale = (
             moment.gather(2, action.expand(-1, -1, 1, moment.shape[-1]))
             for moment in _moments(function, phase.next_features)
         )
         discount = phase.discount[:, :, None, None]
+        [of_mean], [of_scale] = _which(function, "means"), _which(function, "scales")
         return {
             "mean_target": phase.reward[:, :, None, None] + discount * mean,
-            "mean_weight": phase.mask[0][:, :, None] if wrapper.mask_size else torch.ones_like(mean),
+            # Where one module has both, its columns are those of the scales, and all transitions train its mean.
+            "mean_weight": torch.ones_like(mean) if of_mean == of_scale else columns[of_mean].expand_as(mean),
             "scale_target": self.sigma(phase.progress) + discount * scale,
-            "scale_weight": trained_heads.expand_as(scale),
+            "scale_weight": columns[of_scale].expand_as(scale),
         }
 
     def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -74,11 +71,15 @@ class WassersteinTD(Objective):
         }
 
 
+def _which(function: IndexedValue, moment: str) -> list[int]:
+    """The parts that know a moment of their values."""
+    return [k for k, part in enumerate(function.parts) if hasattr(part, moment)]
+
+
 def _moments(function: IndexedValue, features: Features) -> tuple[Tensor, Tensor]:
     """Means `[lanes, batch, actions, members]` and standard deviations `[lanes, batch, actions, heads]`."""
-    first, last = features[0], features[-1]
-    assert isinstance(first, Tensor) and isinstance(last, Tensor)
-    return function.value_wrapper.means(first), function.parts[-1].scales(last)
+    [of_mean], [of_scale] = _which(function, "means"), _which(function, "scales")
+    return function.parts[of_mean].means(features[of_mean]), function.parts[of_scale].scales(features[of_scale])
 
 
 class SampledTD(Objective):
@@ -105,40 +106,36 @@ class SampledTD(Objective):
         if target_index not in ("same", "fresh"):
             raise ValueError(f"target_index must be 'same' or 'fresh', got {target_index!r}")
         self.noise, self.indices, self.target_index = noise, indices, target_index
-        self.index_is_continuous = True
+        self.draws_indices = True
 
     @property
     def uses_noise(self) -> bool:
         return self.noise > 0
 
     def check(self, function: IndexedValue) -> None:
-        self.index_is_continuous = any(part.continuous for part in function.parts)
-        if self.uses_noise and not any(part.random for part in function.parts):
+        self.draws_indices = function.indexer.count is None
+        if self.uses_noise and function.indexer.count == 1:
             raise ValueError(
                 "objective.SampledTD.noise perturbs the values of different indices differently, but "
-                f"uncertainty.{type(function.value_wrapper).__name__} has only one; set it to 0"
+                f"uncertainty.{type(function.parts[0]).__name__} has only one; set it to 0"
             )
 
     def unused_parameters(self) -> dict[str, str]:
-        return {} if self.index_is_continuous else {"indices": "no index is continuous"}
+        return {} if self.draws_indices else {"indices": "learning goes through all indices"}
 
     def prepare(self, phase: Phase) -> dict[str, Any]:
-        function, wrapper = phase.function, phase.function.value_wrapper
-        repeats = self.indices if any(part.continuous for part in function.parts) else 1
-        index = function.indexer.draw_for_learning(phase.generators, phase.mask, wrapper.copies * repeats)
+        function, draws = phase.function, self.indices if self.draws_indices else 1
+        index, weight = function.indexer.draw_to_learn(phase.generators, phase.bits, draws)
         target_index = index
         if self.target_index == "fresh":
-            target_index = function.indexer.draw_for_targets(phase.generators, phase.reward.shape[1])
+            target_index = function.indexer.draw_batch(phase.generators, phase.reward.shape[1])
         action = phase.select(target_index)
         values = function.values(phase.next_features, target_index)  # [lanes, batch, draws, actions]
         bootstrap = values.gather(-1, action.expand(values.shape[:-1]).unsqueeze(-1)).squeeze(-1)
         target = phase.reward.unsqueeze(-1) + phase.discount.unsqueeze(-1) * bootstrap
-        if self.uses_noise:
-            for part, noise, i in zip(function.parts, phase.noise, index):
-                target = target + self.noise * part.perturbation(noise, i)  # type: ignore[arg-type]
-        target = target.expand(-1, -1, wrapper.copies * repeats)
-        weight = phase.mask[0].repeat_interleave(repeats, -1) if wrapper.mask_size else torch.ones_like(target)
-        return {"index": index, "target": target, "weight": weight / repeats}
+        for part, noise, own in zip(function.parts, phase.noise, index):
+            target = target + self.noise * part.index.perturb(noise, own)
+        return {"index": index, "target": target.expand_as(weight), "weight": weight / draws}
 
     def loss(self, function: IndexedValue, features: Features, prepared: Mapping[str, Any]) -> dict[str, Tensor]:
         values = function.values(features, prepared["index"]).squeeze(-1)  # [lanes, batch, draws]

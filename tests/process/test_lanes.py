@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from building import BSP, PINS, build, live, spec_of, weights
+from explore_plugins.bonuses import RND, CoinFlips, Features, VisitCounts
 from explore_plugins.bsuite import Bsuite
 from explore_plugins.cartpole_swingup import CartpoleSwingup
 from explore_plugins.deep_sea import DeepSea
@@ -100,6 +101,8 @@ NOISY = {"uncertainty": NoisyNet, "objective": partial(SampledTD, target_index="
 DROPOUT = {"uncertainty": partial(McDropout, rate=0.3), "objective": SampledTD, "target": SampledArgmax}
 INSIDE = {"uncertainty": partial(SoftplusHeads, heads=3, hidden=(21,), prior_inside=True)}
 
+REPLAYED = {"bonus_scale": 0.3, "replay_weight": 0.5}
+
 CASES = {
     "PINs on Deep-sea": (DEEP_PINS, DEEP_SEA),
     "PINs on stochastic Deep-sea with a-tilde": (DEEP_PINS | {"target": SampledArgmax}, STOCHASTIC),
@@ -134,6 +137,14 @@ CASES = {
     "dropout on swing-up with torch's own functions": (SWING_PINS | ODD | DROPOUT | {"value": LayeredTanh}, SWINGUP),
     "heads with the prior inside": (SWING_PINS | ODD | INSIDE, SWINGUP),
     "a lifted module": (SWING_PINS | ODD | {"value": LiftedValue}, SWINGUP),
+    "visit counts on Deep-sea": (DEEP_PINS | REPLAYED | {"bonus": VisitCounts}, DEEP_SEA),
+    "counts in features on swing-up": (SWING_PINS | REPLAYED | {"bonus": partial(Features, features=20)}, SWINGUP),
+    "coin flips on Deep-sea": (DEEP_BSP | REPLAYED | {"bonus": partial(CoinFlips, coins=7, hidden=(13,))}, DEEP_SEA),
+    "coin flips on swing-up, learning within episodes": (
+        SWING_PINS | ODD | REPLAYED | {"bonus": CoinFlips, "learn_every": 3},
+        SWINGUP,
+    ),
+    "RND on swing-up": (SWING_BSP | REPLAYED | {"bonus": partial(RND, outputs=5, hidden=(13,))}, SWINGUP),
 }
 
 

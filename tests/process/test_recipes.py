@@ -108,11 +108,11 @@ def settings_of(experiment):
         "episodes": experiment.episodes,
         "seeds": len(experiment.seeds),
         "discount": agent.learner.discount,
-        "learning_rate": agent.learner.adam.learning_rate,
+        "learning_rate": agent.learner.adam.rates[0],
         "replay_capacity": agent.replay.capacity - 1,
-        "mask_probability": agent.replay.mask_probability,
-        "members": function.value_wrapper.size,
-        "hidden": widths(function.value_wrapper.network),
+        "mask_probability": agent.replay.stored[0].probability,
+        "members": function.parts[0].index.size,
+        "hidden": widths(function.parts[0].network),
         "betas": tuple(function.prior.scales.values()) if function.prior.has_twin else None,
         "acting": type(agent.acting).__name__,
         "target": type(agent.learner.target).__name__,
@@ -120,7 +120,7 @@ def settings_of(experiment):
     plain = ("batch_size", "batches_per_episode", "target_period", "min_replay")
     found |= {name: getattr(agent, name) for name in plain}
     for scales in function.parts[1:]:
-        found |= {"heads": scales.heads, "scale_hidden": widths(scales), "train_heads": scales.train_heads}
+        found |= {"heads": scales.heads, "scale_hidden": widths(scales), "train_heads": scales.index.train_heads}
         found |= {"sigma": [pytest.approx(agent.objective.sigma(progress)) for progress in (0, 0.45, 0.9, 1)]}
     if not function.parts[1:]:
         found |= {"noise": agent.objective.noise}
@@ -152,10 +152,10 @@ def test_a_recipe_holds_the_papers_settings(recipe):
 def test_a_recipe_of_another_explorer_holds_its_settings(recipe):
     agent = load(recipe, (), discover()).build().agent
     function, learner = agent.function, agent.learner
-    holder = function.value_wrapper
+    holder = function.parts[0]
     assert {
         "uncertainty": type(holder).__name__,
-        "size": holder.size,
+        "size": holder.index.size,
         "hidden": widths(holder.network),
         "prior": function.prior.scales["value"] if function.prior.has_twin else None,
         "double_q": learner.double_q,
@@ -166,10 +166,10 @@ def test_a_recipe_of_another_explorer_holds_its_settings(recipe):
         "target_index": agent.objective.target_index,
         "noise": agent.objective.noise,
         "capacity": agent.replay.capacity - 1,
-        "mask_probability": agent.replay.mask_probability,
+        "mask_probability": agent.replay.stored[0].probability,
     } == EXPLORERS[recipe]
     assert (agent.learn_every, agent.target_period, agent.batch_size, agent.min_replay) == (1, 4, 128, 128)
-    assert (learner.discount, learner.adam.learning_rate) == (0.99, 1e-3)
+    assert (learner.discount, learner.adam.rates[0]) == (0.99, 1e-3)
     assert {type(selection).__name__ for selection in (agent.acting, learner.target)} == {"SampledArgmax"}
 
 

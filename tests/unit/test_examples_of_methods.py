@@ -119,15 +119,15 @@ class Framework:
         spec = Spec(dm_env.specs.Array((INPUTS,), np.float32), ACTIONS)
         self.function = IndexedValue(spec, SEEDS, value, [uncertainty], Additive(scale))
         self.learner = partial(Learner, self.function, objective, target, discount=0.99, **settings)
-        masks = sum(part.mask_size for part in self.function.parts)
-        replay = Replay(spec.observation, len(SEEDS), 1000, masks, prior=self.function.prior_shape)
+        learner = self.learner(learning_rate=1e-3)
+        replay = Replay(spec.observation, len(SEEDS), 1000, stored=learner.stored, prior=self.function.prior_shape)
         random = np.random.default_rng(0)
         for lane in range(len(SEEDS)):
             replay.start(lane, random.standard_normal(INPUTS))
             for step in range(50):
                 timestep = dm_env.termination if step % 5 == 4 else dm_env.transition
                 replay.append(lane, random.integers(ACTIONS), timestep(random.normal(), random.standard_normal(INPUTS)))
-        replay.complete([0, 1], [stream(seed, "mask") for seed in SEEDS], self.function.prior_features)
+        learner.complete(replay, [0, 1], [stream(seed, "mask") for seed in SEEDS])
         self.batch = replay.sample([0, 1], BATCH, [stream(seed, "replay") for seed in SEEDS])
         self.learn(learning_rate=0.1)  # so that the target networks are not the trained ones
 
@@ -139,8 +139,9 @@ class Framework:
 
     def transitions(self):
         """(s, a, r, γ, s') of the minibatch and, where there are any, its bootstrap masks."""
-        names = ["obs", "action", "reward", "discount", "next_obs"] + ["mask"] * bool(self.batch.mask.shape[-1])
-        return [getattr(self.batch, name)[LANE] for name in names]
+        everything = [getattr(self.batch, name) for name in ("obs", "action", "reward", "discount", "next_obs")]
+        masks = [kept for kept in self.batch.stored if kept.shape[-1]]
+        return [tensor[LANE] for tensor in (*everything, *masks)]
 
     def layers(self, copies, part, row=LANE):
         """Weights `[inputs, outputs]` and biases of a part's trained, target or prior network."""

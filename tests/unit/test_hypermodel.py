@@ -78,7 +78,7 @@ def test_updates_are_those_of_a_plain_loop(spec, target_index, double_q, clip, n
     trained, prior, target = (PlainHypermodel(m, lane) for m in (stack.trained, stack.prior, stack.target))
     optimiser = torch.optim.Adam([p for p in trained.parameters() if p.requires_grad], RATE, eps=EPSILON)
     norms = []
-    agent.replay.complete([0, 1], [stream(s, "mask") for s in seeds], agent._prior)
+    agent.learner.complete(agent.replay, [0, 1], [stream(s, "mask") for s in seeds])
     for phase in range(3):  # the target stays where it is
         batch = agent.replay.sample([0, 1], BATCH, [stream(s, "replay", phase) for s in seeds])
         selecting, drawing = ([stream(s, name, phase) for s in seeds] for name in ("ties", "draws"))
@@ -102,7 +102,7 @@ def test_updates_are_those_of_a_plain_loop(spec, target_index, double_q, clip, n
                     bootstrap = (target(next_obs, at) + frozen)[judge.argmax()]
                     y = float(batch.reward[lane, i]) + DISCOUNT * float(batch.discount[lane, i]) * bootstrap
                     if noise:
-                        y += noise * on_sphere(batch.noise[lane, i, :D].numpy()) @ index
+                        y += noise * on_sphere(batch.stored[1][lane, i, :D].numpy()) @ index
                     shift = BETA * prior(obs, index)[action]
                 loss = loss + (trained(obs, index)[action] + shift - y).square() / DRAWS / BATCH
         optimiser.zero_grad()
@@ -151,16 +151,16 @@ def test_mean_std_and_scales_are_those_of_the_values():
     features = q.acting_features(torch.randn(2, 4, 2, 2, generator=torch.Generator().manual_seed(0)))
     values = q.values(features, q.indexer.draw([stream(s, "test") for s in (0, 5)], 4, 40_000))
     torch.testing.assert_close(values.std(2), q.std(features), rtol=0.03, atol=1e-6)
-    torch.testing.assert_close(q.value_wrapper.scales(features[0]).squeeze(-1), q.std(features))
+    torch.testing.assert_close(q.parts[0].scales(features[0]).squeeze(-1), q.std(features))
     mean = q.values(features, q.indexer.mean())
-    torch.testing.assert_close(q.value_wrapper.means(features[0]).squeeze(-1), mean.squeeze(2))
+    torch.testing.assert_close(q.parts[0].means(features[0]).squeeze(-1), mean.squeeze(2))
     assert ((values.mean(2) - mean.squeeze(2)).abs() < 5 * q.std(features) / 200).all()
 
 
 def test_wasserstein_td_matches_its_mean_and_its_standard_deviation():
     agent = build((4,), **(HYPER | {"objective": partial(WassersteinTD, sigma=0.7), "min_replay": 10**6}))
     live(agent, 6)
-    agent.replay.complete([0], [stream(4, "mask")], agent._prior)
+    agent.learner.complete(agent.replay, [0], [stream(4, "mask")])
     batch = agent.replay.sample([0], BATCH, [stream(4, "replay")])
     stack = agent.function.stacks[0]
     trained, prior = PlainHypermodel(stack.trained, 0), PlainHypermodel(stack.prior, 0)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from building import BSP, CELLS, PINS, Walk, build, live, weights
 from dm_env import specs
+from explore_plugins.bonuses import VisitCounts
 from explore_plugins.deterministic import Deterministic
 from explore_plugins.ensemble import Ensemble
 from explore_plugins.objectives import SampledTD
@@ -240,6 +241,10 @@ def test_a_lane_that_waits_draws_no_index():
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"learn_every": 0}, "learn_every must be at least 1, got 0"),
         ({"target_period": -1}, "target_period must be at least 1, got -1"),
+        ({"replay_weight": 1.1}, "replay_weight must be between 0 and 1, got 1.1"),
+        ({"bonus_scale": -1.0}, "bonus_scale must be at least 0 and finite, got -1.0"),
+        ({"bonus_scale": 0.1}, r"bonus_scale must be 0 without a bonus; name one .*, got 0\.1"),
+        ({"replay_weight": 0.5}, r"replay_weight must be 0 without a bonus; name one .*, got 0\.5"),
         ({"replay_capacity": 10, "min_replay": 11}, "min_replay must be at most replay_capacity = 10, got 11"),
         ({"uncertainty": []}, r"uncertainty must be a module or a list of them, got \[\]"),
         ({"uncertainty": partial(SoftplusHeads, heads=0)}, "heads must be at least 1, got 0"),
@@ -255,22 +260,28 @@ def test_parameters_out_of_range_are_refused(parts, message):
         build(**parts)
 
 
+ENUMERATED = {"indices": "learning goes through all indices"}
+
+
 @pytest.mark.parametrize(
     "parts, unused",
     [
         (PINS, {}),
-        (BSP, {"indices": "no index is continuous"}),
+        (BSP, ENUMERATED),
         (PINS | {"learn_every": 2}, {"batches_per_episode": "learn_every is set"}),
         (
             BSP | {"uncertainty": Deterministic},
-            {
-                "indices": "no index is continuous",
+            ENUMERATED
+            | {
                 "mask_probability": "no uncertainty module has bootstrap masks",
                 "redraw_probability": "values have no index",
             },
         ),
+        (PINS | {"spec": CELLS, "bonus": VisitCounts}, {"bonus": "bonus_scale and replay_weight are 0"}),
+        (PINS | {"spec": CELLS, "bonus": VisitCounts, "bonus_scale": 0.1}, {}),
+        (PINS | {"spec": CELLS, "bonus": VisitCounts, "replay_weight": 0.1}, {}),
     ],
-    ids=["PINs", "BSP", "PINs that learn at steps", "DQN"],
+    ids=["PINs", "BSP", "PINs that learn at steps", "DQN", "an idle bonus", "a bonus", "weighted replay"],
 )
 def test_parameters_that_others_switch_off_are_known(parts, unused):
     agent = build(**parts)

@@ -19,7 +19,14 @@ from explore import nn as lane_nn
 from explore._learning.preflight import check_values
 from explore._values.indexed_value import IndexedValue
 from explore.errors import RunFailed
-from explore.interfaces import ScaleModule, UncertaintyModule, ValueNetwork, ValueWrapper
+from explore.interfaces import (
+    GaussianAtHead,
+    IndexDistribution,
+    ScaleModule,
+    UncertaintyModule,
+    ValueNetwork,
+    ValueWrapper,
+)
 from explore.streams import stream
 
 SEEDS = (0, 5)
@@ -117,9 +124,10 @@ def test_an_index_is_drawn_from_its_distribution():
 
 
 def test_heads_to_learn_are_uniform_among_the_set_bits_or_among_all_if_none_is_set():
-    heads = HEADS(FLOATS)
+    distribution = GaussianAtHead(3)
     mask = torch.tensor([[1, 0, 1], [0, 1, 0], [0, 0, 0]]).float().repeat_interleave(6000, 0)[None]
-    drawn = heads.draw_heads([stream(0, "heads")], mask, 1).squeeze(2).unflatten(1, (3, -1)).mean(2)[0]
+    columns, _ = distribution.draw_columns([stream(0, "heads")], mask)
+    drawn = columns.squeeze(2).unflatten(1, (3, -1)).mean(2)[0]
     expected = torch.tensor([[0.5, 0, 0.5], [0, 1, 0], [1 / 3, 1 / 3, 1 / 3]])
     torch.testing.assert_close(drawn, expected, atol=0.02, rtol=0)
     assert drawn[0, 1] == drawn[1, 0] == drawn[1, 2] == 0
@@ -258,17 +266,10 @@ def test_scales_that_turn_negative_end_the_run():
         q.check_scales((mean, scale - 100))
 
 
-class Circle(UncertaintyModule):
-    """A third party's linear module: an index on the unit circle."""
+class OnCircle(IndexDistribution):
+    """A third party's index, on the unit circle."""
 
     size = 2
-
-    def __init__(self, spec):
-        super().__init__()
-        self.net = lane_nn.MLP(spec.observation, (4,), spec.num_actions * 2)
-
-    def forward(self, obs):
-        return self.net(obs).unflatten(-1, (-1, 2))
 
     def draw(self, generators, *shape):
         angle = torch.from_numpy(np.stack([g.uniform(0, 2 * np.pi, shape) for g in generators])).float()
@@ -278,53 +279,87 @@ class Circle(UncertaintyModule):
         return features.square().sum(-1) / 2
 
 
+class Circle(UncertaintyModule):
+    """A third party's module, whose values are features · index."""
+
+    distribution = OnCircle
+
+    def __init__(self, spec):
+        super().__init__()
+        self.index = self.distribution()
+        self.net = lane_nn.MLP(spec.observation, (4,), spec.num_actions * 2)
+
+    def forward(self, obs):
+        return self.net(obs).unflatten(-1, (-1, 2))
+
+
 def test_modules_of_third_parties_add_up_with_the_built_in():
     q = function([HEADS, Circle, MEMBERS])
     assert [type(part) for part in q.parts] == [Ensemble, SoftplusHeads, Circle]
     features = q.acting_features(observations(2))
     index = q.indexer.draw(generators(), 2, 20_000)
-    parts = [part.values(f, i) for part, f, i in zip(q.parts, features, index)]
+    parts = [part.index.combine(f, i) for part, f, i in zip(q.parts, features, index)]
     torch.testing.assert_close(q.values(features, index), sum(parts))
     torch.testing.assert_close(q.values(features, index).std(2), q.std(features), rtol=0.03, atol=0)
 
 
-class Plain(Circle):
-    """Which the broken ones below differ from in one thing."""
+def with_index(distribution):
+    """`Circle` at another index."""
+    return type(Circle.__name__, (Circle,), {"distribution": distribution})
+
+
+class Unknown(IndexDistribution):
+    """Of which nobody says how values vary."""
+
+    size = 2
+    draw = OnCircle.draw
+
+
+def test_a_variance_that_is_not_known_is_estimated_from_a_few_indices():
+    known, estimated = function([Circle]), function([with_index(Unknown)])
+    obs = observations(200)
+    std, other = (q.std(q.acting_features(obs)) for q in (known, estimated))
+    assert torch.equal(other, estimated.std(estimated.acting_features(obs))), "the same each time"
+    assert (other >= 0).all()
+    np.testing.assert_allclose((other / std).mean(), 1, atol=0.1)
+    assert (other / std).min() > 0.5 and (other / std).max() < 1.5  # 16 indices
 
 
 class Unattached(ValueWrapper):
-    size = 1
-
-    def attach(self, network, spec):
+    def attach(self, build_network, spec):
         self.layers()
 
 
-class Sizeless(Plain):
-    size = None
-
-
-class Undrawn(UncertaintyModule):
-    size = 2
-
+class Forgetful(ValueWrapper):
     def __init__(self, spec):
         super().__init__()
 
+    def attach(self, build_network, spec):
+        self.index = OnCircle()
 
-class Invariant(Plain):
-    variance = UncertaintyModule.variance
+
+class Indexless(Circle):
+    def __init__(self, spec):
+        super().__init__(spec)
+        del self.index
 
 
-class Short(Plain):
+class Short(OnCircle):
     def draw(self, generators, *shape):
         return super().draw(generators, *shape)[..., :1]
 
 
-class Centred(Plain):
-    def mean_index(self):
+class Centred(OnCircle):
+    def mean(self):
         return torch.zeros(1)
 
 
-class Listed(Plain):
+class Varied(OnCircle):
+    def variance(self, features):
+        return features.square()
+
+
+class Listed(Circle):
     def __init__(self, spec):
         super().__init__(spec)
         self.nets = [self.net]
@@ -333,16 +368,27 @@ class Listed(Plain):
 @pytest.mark.parametrize(
     "module, message",
     [
-        (lambda spec: Unattached(), r"Unattached\.attach must begin with super\(\)\.attach\(network, spec\)"),
-        (Sizeless, r"Sizeless has no size: set self\.size"),
-        (Undrawn, "Undrawn lacks the method draw"),
-        (Invariant, "Invariant lacks the method variance"),
-        (Short, r"Short draws indices of shape \[2, 2, 3, 1\], expected \[lanes, \*shape, size\] = \[2, 2, 3, 2\]"),
-        (Centred, r"Centred has a mean index of shape \[1\], expected \[size\] = \[2\]"),
+        (lambda spec: Unattached(), r"Unattached\.attach must begin with super\(\)\.attach\(build_network, spec\)"),
+        (Forgetful, r"Forgetful\.attach must begin with super\(\)\.attach\(build_network, spec\)"),
+        (Indexless, r"Indexless has no index: set self\.index, such as explore\.interfaces\.Gaussian\(8\)"),
+        (
+            with_index(Short),
+            r"Short draws indices of shape \[2, 2, 3, 1\], expected \[lanes, \*shape, size\] = \[2, 2, 3, 2\]",
+        ),
+        (with_index(Centred), r"Centred has a mean of shape \[1\], expected \[size\] = \[2\]"),
+        (with_index(Varied), r"Circle gives a variance of shape \[2, 32, 3, 2\], expected .* = \[2, 32, 3\]"),
         (Listed, r"Listed keeps layers in a plain list, nets; use torch\.nn\.ModuleList"),
     ],
 )
 def test_a_module_that_forgets_something_is_told_what(module, message):
-    check_values(function([Plain]))
+    check_values(function([Circle]))
     with pytest.raises(ValueError, match=message):
         check_values(function([module]))
+
+
+def test_an_index_that_nobody_draws_cannot_be_made():
+    class Undrawn(IndexDistribution):
+        size = 2
+
+    with pytest.raises(TypeError, match="abstract method"):
+        Undrawn()

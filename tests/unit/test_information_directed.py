@@ -290,7 +290,7 @@ def test_an_ensemble_is_judged_by_its_members():
     """With many draws every member counts alike."""
     beliefs = real(partial(Ensemble, size=4), batch=3)
     regret, information = InformationDirected(draws=20000).estimates(beliefs)
-    members = beliefs.function.values(beliefs.features, (None,))  # [1, 3, members, actions]
+    members = beliefs.function.values(beliefs.features, (torch.eye(4)[None, None],))  # [1, 3, members, actions]
     expected = InformationDirected().estimates(drawn(members))
     assert torch.allclose(regret, expected[0], rtol=0.1, atol=0.02)
     assert torch.allclose(information, expected[1], rtol=0.1, atol=0.02)

@@ -50,7 +50,10 @@ class Transition:
     noise: list[float]
 
 
-def transitions(batch: Batch, lane: int, cells: int | None) -> Iterator[Transition]:
+def transitions(batch: Batch, lane: int, parts: int, cells: int | None) -> Iterator[Transition]:
+    # Of every part its bits and then, if the objective asks for it, of every part its noise.
+    nothing = torch.zeros(*batch.reward.shape, 0)
+    mask, noise = (torch.cat([nothing, *kept], -1) for kept in (batch.stored[:parts], batch.stored[parts:]))
     for i in range(batch.obs.shape[1]):
         obs, next_obs = batch.obs[lane, i], batch.next_obs[lane, i]
         if cells is not None:
@@ -58,7 +61,7 @@ def transitions(batch: Batch, lane: int, cells: int | None) -> Iterator[Transiti
         yield Transition(
             obs.flatten().double(), int(batch.action[lane, i]), float(batch.reward[lane, i]),
             float(batch.discount[lane, i]) == 0, next_obs.flatten().double(),
-            (batch.mask[lane, i] == 1).tolist(), batch.noise[lane, i].tolist(),
+            (mask[lane, i] == 1).tolist(), noise[lane, i].tolist(),
         )  # fmt: skip
 
 
@@ -98,7 +101,7 @@ class PlainSeed:
 
     def __init__(self, agent: Indexed, lane: int):
         means, *scales = agent.function.stacks
-        members = agent.function.value_wrapper.size
+        members = agent.function.parts[0].index.size
         self.means = [PlainNetwork(means, lane * members + k, BETA1) for k in range(members)]
         self.scale = PlainNetwork(scales[0], lane, BETA2, lambda x: softplus(x).view(-1, HEADS)) if scales else None
         self.networks = [*self.means, self.scale] if self.scale else self.means
@@ -134,9 +137,9 @@ def wasserstein_phase(
 ) -> dict[str, float]:
     """Supplement A; with `sampled`, the next action is ã of supplement B."""
     members = len(seed.means)
+    member_keys = seed.drawing.random(len(data), dtype=np.float32) if members > 1 else np.zeros(len(data))
     keys = seed.drawing.random((len(data), HEADS), dtype=np.float32)
     z = seed.drawing.standard_normal(len(data), dtype=np.float32)
-    member_keys = seed.drawing.random(len(data), dtype=np.float32) if members > 1 else np.zeros(len(data))
     totals = {"mean_loss": 0.0, "uncertainty_loss": 0.0}
     for start in range(0, len(data), BATCH_SIZE):
         mean_loss = scale_loss = torch.zeros((), dtype=torch.float64)
@@ -223,7 +226,8 @@ def assert_learns_like(
 ) -> None:
     """A run of the agent equals plain loops that are given the same weights and transitions."""
     settings = {"target_period": TARGET_PERIOD, "discount": DISCOUNT, "learning_rate": LEARNING_RATE}
-    agent = build(SEEDS, spec, **(parts | settings | {"batch_size": BATCH_SIZE}))
+    settings |= {"batch_size": BATCH_SIZE, "mask_probability": 0.4}
+    agent = build(SEEDS, spec, **(parts | settings))
     seeds = [PlainSeed(agent, lane) for lane in range(len(SEEDS))]
     phases: list[tuple[Batch, list[int], float]] = []
     learn = agent.learner.learn
@@ -237,7 +241,12 @@ def assert_learns_like(
     assert any(len(lanes) == 1 for _, lanes, _ in phases)  # one seed starts later than the other
     cells = spec.observation.num_values if spec is CELLS else None
     for lane, plain in enumerate(seeds):
-        mine = [(list(transitions(batch, lane, cells)), progress) for batch, lanes, progress in phases if lane in lanes]
+        parts = len(agent.function.parts)
+        mine = [
+            (list(transitions(batch, lane, parts, cells)), progress)
+            for batch, lanes, progress in phases
+            if lane in lanes
+        ]
         seen = [t for data, _ in mine for t in data]
         assert {t.terminal for t in seen} == {True, False}
         assert {any(t.mask[-HEADS:]) for t in seen} == {True, False} or not seen[0].mask
@@ -304,7 +313,7 @@ def test_pins_learn_by_td_at_sampled_indices(target, noise, indices, members, mo
 
 def test_adam_is_torchs_for_each_lane_by_itself():
     with lanes([stream(lane, "init") for lane in range(3)]):
-        stack = Stack(MLP(4, (5,), 3), None, 3, 3, torch.device("cpu"))
+        stack = Stack(MLP(4, (5,), 3), None, 3, torch.device("cpu"))
     plain = [nn.Parameter(row.clone()) for row in stack.buffer[0]]
     theirs = [torch.optim.Adam([row], LEARNING_RATE) for row in plain]
     ours = Adam([stack], LEARNING_RATE)
@@ -324,9 +333,9 @@ def test_adam_is_torchs_for_each_lane_by_itself():
 
 def test_gradients_are_clipped_over_all_networks_of_a_lane():
     with lanes([stream(lane, "init") for lane in range(6)]):  # three members for each of two seeds
-        members = Stack(MLP(4, (5,), 3), None, 2, 6, torch.device("cpu"))
+        members = Stack(MLP(4, (5,), 3), None, 2, torch.device("cpu"))
     with lanes([stream(lane, "init") for lane in range(2)]):
-        heads = Stack(MLP(4, (7,), 2), None, 2, 2, torch.device("cpu"))
+        heads = Stack(MLP(4, (7,), 2), None, 2, torch.device("cpu"))
     stacks, random = [members, heads], torch.Generator().manual_seed(0)
     lane_rows = [[(members, 3 * lane + k) for k in range(3)] + [(heads, lane)] for lane in range(2)]
     plain = [[nn.Parameter(stack.buffer[0][row].clone()) for stack, row in rows] for rows in lane_rows]

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from building import BSP, PINS, build, live, weights
+from explore_plugins.bonuses import RND, CoinFlips, Features
 from explore_plugins.epinet import Epinet
 from explore_plugins.hypermodel import Hypermodel
 from explore_plugins.noise import NoisyNet
@@ -153,6 +154,10 @@ def test_what_is_frozen_is_not_trained(parts, part, compile, only_traced):
     assert 0 < len(changed) < len(before)
 
 
+class Slow(SoftplusHeads):
+    learning_rate = 1e-5
+
+
 SAMPLED = PINS | {"objective": partial(SampledTD, indices=2), "target": SampledArgmax}
 COMPILED = {
     "PINs": PINS,
@@ -160,12 +165,25 @@ COMPILED = {
     "a hypermodel, clipped": SAMPLED | {"uncertainty": Hypermodel, "gradient_clip": 0.1, "adam_epsilon": 1e-4},
     "an epinet": SAMPLED | {"uncertainty": Epinet, "double_q": True},
     "NoisyNet": SAMPLED | {"uncertainty": NoisyNet},
+    "counts in features": PINS | {"bonus": Features, "bonus_scale": 0.5, "replay_weight": 0.5},
+    "heads at a rate of their own": PINS | {"uncertainty": Slow},
 }
 
 
 @pytest.mark.parametrize("parts", COMPILED.values(), ids=COMPILED)
 def test_the_compiled_step_learns_as_the_eager_one(parts, only_traced):
     compare_with_eager(parts)
+
+
+def test_gradients_are_clipped_beside_a_network_without_trained_parameters(only_traced):
+    compare_with_eager(PINS | {"uncertainty": Constant, "gradient_clip": 0.1})
+
+
+@pytest.mark.parametrize("bonus", [CoinFlips, RND])
+def test_losses_of_their_own_are_not_compiled(bonus):
+    name = bonus.__name__
+    with pytest.raises(ValueError, match=f"compile = True does not train {name}, which has a loss of its own"):
+        build(**PINS | {"bonus": bonus, "bonus_scale": 0.5, "compile": True})
 
 
 def test_the_generated_code_learns_as_the_eager_step():

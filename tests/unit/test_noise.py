@@ -86,9 +86,9 @@ def test_noise_begins_at_sigma_over_the_root_of_inputs():
 def test_noise_is_the_signed_root_of_normal_numbers():
     q = function(NoisyNet)
     (index,) = q.indexer.draw(generators(), 3)
-    numbers = stream(0, "test").standard_normal((3, q.value_wrapper.size), dtype=np.float32)
+    numbers = stream(0, "test").standard_normal((3, q.parts[0].index.size), dtype=np.float32)
     np.testing.assert_allclose(index[0], np.sign(numbers) * np.sqrt(np.abs(numbers)), rtol=1e-6)
-    assert q.value_wrapper.size == 4 + 8 + 8 + 6 + 6 + 3
+    assert q.parts[0].index.size == 4 + 8 + 8 + 6 + 6 + 3
 
 
 def test_without_noise_it_is_the_value_network():
@@ -113,7 +113,7 @@ def test_a_phase_has_one_noise_for_all_its_transitions_and_if_fresh_another_for_
     monkeypatch.setattr(agent.objective, "prepare", watched)
     live(agent, 6)
     assert len(learned) > 2 and {tuple(index.shape) for index in learned + targets} == {
-        (2, 1, 1, agent.function.value_wrapper.size)
+        (2, 1, 1, agent.function.parts[0].index.size)
     }
     assert all(torch.equal(*both) == (target_index == "same") for both in zip(learned, targets, strict=True))
     assert not any(torch.equal(one, other) for one, other in pairwise(learned))
@@ -150,7 +150,7 @@ def test_units_are_left_out_with_the_probability_given():
 def test_each_transition_is_learned_with_units_of_its_own():
     agent = build(uncertainty=McDropout, objective=SampledTD, prior=NoPrior, target=SampledArgmax)
     mask = torch.zeros(2, 50, 0)
-    (index,) = agent.function.indexer.draw_for_learning(generators(), (mask,), 1)
+    (index,), _ = agent.function.indexer.draw_to_learn(generators(), (mask,), 1)
     assert len({tuple(row) for row in index[0, :, 0].tolist()}) > 20
 
 

@@ -20,6 +20,8 @@ from explore_plugins.schedules import Constant, Linear
 from explore_plugins.selections import Boltzmann, EpsilonGreedy, MeanArgmax, OptimisticArgmax, SampledArgmax
 from explore_plugins.softplus_heads import SoftplusHeads
 
+from explore.interfaces import Normals
+
 HEADS = partial(SoftplusHeads, heads=2, hidden=(5,))
 MEMBERS = partial(Ensemble, size=2)
 SELECTIONS = [MeanArgmax, SampledArgmax, OptimisticArgmax, EpsilonGreedy, Boltzmann, InformationDirected]
@@ -67,8 +69,12 @@ def test_reward_noise_needs_an_index_to_differ_by(uncertainty):
 
 
 def test_noise_is_stored_only_where_it_is_used():
-    assert build(uncertainty=MEMBERS, objective=SampledTD).replay.noise.shape[-1] == 0
-    assert build(uncertainty=MEMBERS, objective=partial(SampledTD, noise=0.1)).replay.noise.shape[-1] == 2
+    def numbers(**settings):
+        replay = build(uncertainty=MEMBERS, objective=partial(SampledTD, **settings)).replay
+        return [one.count for one in replay.stored if isinstance(one, Normals)]
+
+    assert numbers() == []
+    assert numbers(noise=0.1) == [2]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from building import CELLS, FLOATS, Walk, build, live
 from dm_env import specs
 
 from explore._learning.replay import Replay
+from explore.interfaces import Bits, Normals
 from explore.streams import stream
 
 OBSERVATION = specs.Array((2,), np.float32)
@@ -55,6 +56,11 @@ class Diary:
     @staticmethod
     def known(transition):
         return transition if transition[3] else (*transition[:4], None)
+
+
+def kept_bits(replay, slots):
+    """The bits of the first slots of the first lane, `[slots, count]`."""
+    return replay.stored[0].read(replay.kept[0][0, :slots])
 
 
 def test_every_transition_comes_back_as_it_was_and_equally_often():
@@ -103,16 +109,16 @@ def test_the_oldest_is_forgotten(capacity, end):
 
 
 def test_growing_keeps_everything_in_every_lane():
-    replay = Replay(OBSERVATION, 2, 5000, masks=3)
+    replay = Replay(OBSERVATION, 2, 5000, stored=[Bits(3)])
     diaries = [Diary(replay, lane) for lane in range(2)]
     diaries[0].episode(500)
     generators = [stream(lane, "mask") for lane in range(2)]
     replay.complete([0], generators, None)
-    masks = replay.mask[0, :500].copy()
+    masks = kept_bits(replay, 500)
     diaries[1].episode(2500, dm_env.truncation)
     diaries[0].episode(100)
     assert replay.size(0) == 600 and replay.size(1) == 2501
-    np.testing.assert_array_equal(replay.mask[0, :500], masks)
+    np.testing.assert_array_equal(kept_bits(replay, 500), masks)
     for diary in diaries:
         diary.sampled()
         expected = [t[0] for t in diary.transitions]
@@ -151,10 +157,10 @@ def test_lanes_sample_from_their_own_stream_whoever_else_does():
 
 @pytest.mark.parametrize("probability", [0.0, 0.25, 0.5, 1.0])
 def test_masks_have_their_probability(probability):
-    replay = Replay(OBSERVATION, 1, 5000, masks=4, mask_probability=probability)
+    replay = Replay(OBSERVATION, 1, 5000, stored=[Bits(4, probability)])
     Diary(replay).episode(4000)
     replay.complete([0], [stream(0, "mask")], None)
-    mask = replay.mask[0, :4000]
+    mask = kept_bits(replay, 4000).astype(int)
     assert set(mask.flatten().tolist()) <= {0, 1}
     np.testing.assert_allclose(mask.mean(0), probability, atol=0.03)
     bits = mask @ [8, 4, 2, 1]  # independent of each other
@@ -166,29 +172,29 @@ def test_masks_and_noise_are_drawn_once_per_transition():
     """Whenever they are completed, and however often they are sampled."""
     drawn = []
     for chunks in ([12], [5, 7], [1, 2, 9]):
-        replay = Replay(OBSERVATION, 1, 100, masks=2)
+        replay = Replay(OBSERVATION, 1, 100, stored=[Bits(2)])
         diary, generators = Diary(replay), [stream(0, "mask")]
         for length in chunks:
             diary.episode(length)
             replay.complete([0], generators, None)
             replay.complete([0], generators, None)
             replay.sample([0], 10, [stream(0, "replay")])
-        drawn.append(replay.mask[0, :12].copy())
+        drawn.append(kept_bits(replay, 12))
     np.testing.assert_array_equal(drawn[0], drawn[1])
     np.testing.assert_array_equal(drawn[0], drawn[2])
 
 
 def test_noise_is_normal_and_stays_with_its_transition():
-    replay = Replay(OBSERVATION, 1, 5000, noise=2)
+    replay = Replay(OBSERVATION, 1, 5000, stored=[Normals(2)])
     Diary(replay).episode(4000)
     replay.complete([0], [stream(0, "mask")], None)
-    noise = replay.noise[0, :4000].copy()
+    noise = replay.kept[0][0, :4000].copy()
     assert abs(noise.mean()) < 0.05 and abs(noise.std() - 1) < 0.05
     replay.complete([0], [stream(0, "mask")], None)
-    np.testing.assert_array_equal(replay.noise[0, :4000], noise)
+    np.testing.assert_array_equal(replay.kept[0][0, :4000], noise)
     batch = replay.sample([0], 50, [stream(0, "replay")])
     slots = batch.obs[0, :, 0].long() - 1  # of observation n in the first and only episode
-    np.testing.assert_array_equal(batch.noise[0], noise[slots])
+    np.testing.assert_array_equal(batch.stored[0][0], noise[slots])
 
 
 @pytest.mark.parametrize("spec", [FLOATS, CELLS], ids=["floats", "cells"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from explore._values.parts import check_network
 from explore._values.stack import ALIGNMENT, Stack
 from explore.nn import MLP, lanes
 from explore.streams import stream
@@ -18,7 +19,7 @@ def network(purpose, rows=3):
 
 @pytest.fixture
 def stack():
-    return Stack(network("init"), network("prior"), 3, 3, CPU)
+    return Stack(network("init"), network("prior"), 3, CPU)
 
 
 def x():
@@ -72,7 +73,7 @@ def test_the_target_is_copied_for_the_lanes_asked_for(stack):
 
 
 def test_a_lane_has_the_rows_of_all_its_members():
-    stack = Stack(network("init", rows=6), None, 3, 6, CPU)
+    stack = Stack(network("init", rows=6), None, 3, CPU)
     stack.buffer[0] += 1
     stack.copy_to_target([1])
     changed = (stack.buffer[0] == stack.buffer[1]).all(1)
@@ -80,8 +81,9 @@ def test_a_lane_has_the_rows_of_all_its_members():
 
 
 def test_a_network_with_buffers_is_refused():
+    """There are several copies of it."""
     module = nn.Module()
     module.weight = nn.Parameter(torch.zeros(3, 1))
     module.register_buffer("mean", torch.zeros(3))
-    with pytest.raises(ValueError, match=r"in parameters, not in buffers \(mean\)"):
-        Stack(module, None, 3, 3, CPU)
+    with pytest.raises(ValueError, match=r"in parameters or in a Memory, not in buffers \(mean\)"):
+        check_network(module, 3, 3)

@@ -7,7 +7,7 @@ from explore_plugins.hypermodel import Hypermodel
 from sample_components import QUICK, Directions, Net
 
 from explore import nn as lane_nn
-from explore.interfaces import ScaleModule
+from explore.interfaces import Gaussian, ScaleModule
 from explore.streams import normal
 from explore.testing import Nonconformance, Options, check_uncertainty
 
@@ -31,59 +31,82 @@ class NegativeLater(Heads):
         return 30 + self.net(obs).unflatten(-1, (-1, self.heads))
 
 
-class SignedHeads(NegativeHeads):
-    signed = True
+def along(distribution):
+    """A module with such an index."""
+    return type(distribution.__name__, (Directions,), {"distribution": distribution})
 
 
-class WrongVariance(Directions):
+@along
+class WrongVariance(Gaussian):
     def variance(self, features):
         return features.square().mean(-1)
 
 
-class WrongMean(Directions):
+@along
+class WrongMean(Gaussian):
     def draw(self, generators, *shape):
         return 1 + super().draw(generators, *shape)
 
 
-class DrawsTorch(Directions):
+@along
+class DrawsTorch(Gaussian):
     def draw(self, generators, *shape):
         return torch.randn(len(generators), *shape, self.size)
 
 
-class DrawsFromTheFirst(Directions):
+@along
+class DrawsFromTheFirst(Gaussian):
     def draw(self, generators, *shape):
         return normal([generators[0]] * len(generators), *shape, self.size)
 
 
-class NeedsEveryGenerator(Directions):
+@along
+class NeedsEveryGenerator(Gaussian):
     def draw(self, generators, *shape):
         return torch.from_numpy(np.stack([g.normal(size=(*shape, self.size)) for g in generators])).float()
 
 
-class FlipsTheIndex(Directions):
-    def values(self, features, index):
-        return super().values(features, index.neg_())
+@along
+class FlipsTheIndex(Gaussian):
+    def combine(self, features, index):
+        return super().combine(features, index.neg_())
 
 
-class OneIndex(Directions):
+@along
+class OneIndex(Gaussian):
     def draw(self, generators, *shape):
         return torch.ones(len(generators), *shape, self.size)
 
-    def mean_index(self):
+    def mean(self):
         return torch.ones(self.size)
 
     def variance(self, features):
         return 0 * features.sum(-1)
 
 
-class ForgetsAnAxis(Directions):
-    def draw_for_learning(self, generators, mask, draws):
+@along
+class ForgetsAnAxis(Gaussian):
+    def draw_to_learn(self, generators, bits, draws):
         return normal(generators, draws, self.size)
 
 
-class Numbers(Directions):
-    def describe_index(self, index):
+@along
+class NegativeWeights(Gaussian):
+    def weigh(self, bits, draws):
+        return -super().weigh(bits, draws)
+
+
+@along
+class Numbers(Gaussian):
+    def describe(self, index):
         return float(index[0])
+
+
+@along
+class Undescribed(Gaussian):
+    """Keeps every promise; its variance is estimated."""
+
+    variance = property()
 
 
 class Buffers(Directions):
@@ -93,19 +116,17 @@ class Buffers(Directions):
 
 
 class Bent(Directions):
-    """Not linear in the index, and neither is its twin."""
-
-    linear = False
+    """Computes its values itself, and so does what its prior would be built like."""
 
     def values(self, features, index):
-        return super().values(features, index).square()
+        return self.index.combine(features, index).square()
 
 
 BROKEN_MODULES = [
     (NegativeHeads, "NegativeHeads gives negative uncertainties; they must be at least 0"),
     (NegativeLater, "NegativeLater gives a negative uncertainty for some parameters .*: let its output go through"),
-    (WrongVariance, "WrongVariance says its values vary by .*: variance must be that of values"),
-    (WrongMean, "WrongMean has another mean over drawn indices than at mean_index: mean_index must be"),
+    (WrongVariance, "WrongVariance says its values vary by .*: variance must be that of features"),
+    (WrongMean, r"WrongMean has another mean over drawn indices than at the mean index: mean\(\) of an index"),
     (DrawsTorch, "DrawsTorch draws from the global generator of torch"),
     (
         DrawsFromTheFirst,
@@ -114,14 +135,15 @@ BROKEN_MODULES = [
     (NeedsEveryGenerator, r"fails in draw where a generator is None, as of a lane that waits \(.*py:\d+\): Attribute"),
     (FlipsTheIndex, "FlipsTheIndex changes the index that is held for the episode: do not assign to the index"),
     (OneIndex, "OneIndex draws the same index for every episode: draw must take fresh numbers"),
-    (ForgetsAnAxis, r"ForgetsAnAxis gives an index of shape .* in draw_for_learning: it must be \[lanes, batch"),
-    (Numbers, "Numbers describes an index as .*: describe_index must return a text"),
-    (Buffers, r"networks must keep their tensors in parameters, not in buffers \(scale\)"),
-    (Bent, r"Bent.twin must give a module whose values are linear in the index"),
+    (ForgetsAnAxis, r"ForgetsAnAxis gives an index of shape .* in draw_to_learn: it must be \[lanes, batch"),
+    (NegativeWeights, r"NegativeWeights weighs 3 indices with .*, from -1 on: weigh must give \[lanes, batch, draws\]"),
+    (Numbers, "Numbers describes an index as .*: describe must return a string"),
+    (Buffers, r"networks must keep their tensors in parameters or in a Memory, not in buffers \(scale\)"),
+    (Bent, r"the prior of Bent must be frozen, and its values features · index.*; give Bent a method build_twin"),
 ]
 
 
-@pytest.mark.parametrize("cls", [Heads, SignedHeads, Directions])
+@pytest.mark.parametrize("cls", [Heads, Undescribed, Directions])
 def test_a_module_that_keeps_its_promises_passes(cls):
     check_uncertainty(cls, QUICK)
 
