@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from explore._analysis.groups import Configuration, finished, run_folders
+from explore._analysis.groups import Configuration, read_finished_runs, run_folders
 from explore._analysis.report.data import Columns, Curve, ReportData, Result
 from explore._analysis.report.drawing import (
     Picture,
@@ -70,4 +70,4 @@ def finished_runs(folders: Iterable[str | Path]) -> tuple[list[Run], list[str]]:
 
     Raises `explore.errors.UserError` if a folder holds no run.
     """
-    return finished(run_folders(folders))
+    return read_finished_runs(run_folders(folders))

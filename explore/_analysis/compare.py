@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from explore._analysis.groups import Configuration, configurations, differences, finished, run_folders
+from explore._analysis.groups import Configuration, configurations, differences, read_finished_runs, run_folders
 from explore._analysis.statistics import Interval, log_rank, mean_interval, probability_of_improvement
 from explore.errors import UserError
 
@@ -58,7 +58,7 @@ class Comparison:
         return text.getvalue()
 
     def table(self) -> list[list[str]]:
-        """The table as text, its header first; columns that nobody has are left out."""
+        """The table as text, its header first; columns without an entry are left out."""
         rows = self.rows()
         names = [
             name
@@ -94,7 +94,7 @@ class Comparison:
 
 def compare(folders: Sequence[str | Path]) -> Comparison:
     """The runs in these folders, each that of a run or of a sweep; raises `UserError`."""
-    runs, left_out = finished(run_folders(folders))
+    runs, left_out = read_finished_runs(run_folders(folders))
     if not runs:
         reasons = f": {'; '.join(left_out)}" if left_out else ""
         raise UserError(f"there is no finished run to compare{reasons}")

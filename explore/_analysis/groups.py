@@ -39,7 +39,7 @@ class Configuration:
 
     @property
     def decides(self) -> bool:
-        """Whether somebody says when the task is solved."""
+        """Whether the task has a criterion for solved."""
         return any(run.summary["overall"].get("share_solved") is not None for run in self.runs)
 
     @property
@@ -92,7 +92,7 @@ def by_number(name: str) -> list[tuple[float, str]]:
     return [(float(part), "") if i % 2 else (math.inf, part) for i, part in enumerate(parts)]
 
 
-def finished(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
+def read_finished_runs(folders: Iterable[Path]) -> tuple[list[Run], list[str]]:
     """The runs that are done and whole, and a line about each of the others."""
     runs, left_out = [], []
     for folder in folders:
@@ -178,14 +178,14 @@ def names_by_difference(configurations: Sequence[Mapping[str, str]]) -> list[str
             chosen, groups = [*chosen, name], apart
     last = [name.rpartition(".")[2] for name in chosen]
     short = {name: end if last.count(end) == 1 else name for name, end in zip(chosen, last)}
-    shown = {name: _shown({one[name] for one in configurations if name in one}) for name in chosen}
+    shown = {name: _shorten_references({one[name] for one in configurations if name in one}) for name in chosen}
     return [
         ", ".join(f"{short[name]} = {shown[name][one[name]]}" for name in chosen if name in one)
         for one in configurations
     ]
 
 
-def _shown(values: Collection[str]) -> dict[str, str]:
+def _shorten_references(values: Collection[str]) -> dict[str, str]:
     """`@selection.MeanArgmax` is MeanArgmax, unless another of the values would be that too."""
     short = {value: value.rpartition(".")[2] if value.startswith("@") else value for value in values}
     known = [*short.values()]

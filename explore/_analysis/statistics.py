@@ -12,9 +12,10 @@ with 20.
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ RESAMPLES = 2000
 SEED = 0
 LEVEL = 0.95
 TAILS = (0.5 - LEVEL / 2, 0.5 + LEVEL / 2)
+NORMAL = NormalDist()
 
 
 class Interval(NamedTuple):
@@ -153,9 +155,9 @@ def survival(solved_at: Sequence[float], censored_at: Sequence[float] = ()) -> K
     """Episodes to solve: the seeds that have solved the task, and how long the others were run.
 
     The estimate is Kaplan and Meier's of 1958, with Greenwood's variance on the log(-log) scale for
-    the band (`scipy.stats.ecdf`), which is NaN before the first solution. Once all have solved the
-    variance is undefined: the lower end is then 0 and, if none was censored, the upper the exact
-    binomial bound for none of n.
+    the band, which is NaN before the first solution (`scipy.stats.ecdf` gives the same, but takes half a
+    second to import). Once all have solved the variance is undefined: the lower end is then 0 and, if
+    none was censored, the upper the exact binomial bound for none of n.
 
     The median is where the curve passes one half: the middle of the stretch if it stays there, as
     for an ordinary median, and None if it ends at or above. Its interval is where the band holds
@@ -166,14 +168,14 @@ def survival(solved_at: Sequence[float], censored_at: Sequence[float] = ()) -> K
     _numbers([*solved_at, *censored_at])
     solved, censored = np.array(solved_at, float), np.array(censored_at, float)
     seeds = len(solved) + len(censored)
-    from scipy import stats  # takes half a second to import
-
-    curve = stats.ecdf(_censored(solved, censored)).sf
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of NaN in the band
-        band = curve.confidence_interval(confidence_level=LEVEL, method="log-log")
-    episodes, unsolved = np.append(0, curve.quantiles), np.append(1, curve.probabilities)
-    low, high = np.append(np.nan, band.low.probabilities), np.append(np.nan, band.high.probabilities)
+    times = np.unique([*solved, *censored])
+    at_risk, events = _count_at_risk(times, solved, censored)
+    share = np.cumprod(1 - events / at_risk)
+    with np.errstate(divide="ignore", invalid="ignore"):  # before the first solution and after the last
+        log = np.log(share)
+        spread = NORMAL.inv_cdf(TAILS[1]) * np.sqrt(np.cumsum(events / at_risk / (at_risk - events))) / -log
+        low, high = (np.append(np.nan, np.exp(log * np.exp(sign * spread))) for sign in (1, -1))
+    episodes, unsolved = np.append(0, times), np.append(1, share)
     if unsolved[-1] == 0 and seeds > 1:
         low[-1] = 0
         if not len(censored):
@@ -186,16 +188,19 @@ def survival(solved_at: Sequence[float], censored_at: Sequence[float] = ()) -> K
 
 
 def log_rank(a: KaplanMeier, b: KaplanMeier) -> float | None:
-    """The two-sided p-value of the log-rank test that two curves are one (Mantel 1966, `scipy.stats.logrank`).
+    """The two-sided p-value of the log-rank test that two curves are one (Mantel 1966).
 
     It is that of the normal approximation, rough below some ten solved seeds. None where the test
     says nothing: no seed solved, or all at the same episode.
     """
-    from scipy import stats
-
-    with np.errstate(invalid="ignore"):
-        result = stats.logrank(_censored(a.solved_at, a.censored_at), _censored(b.solved_at, b.censored_at))
-    return None if np.isnan(result.pvalue) else float(result.pvalue)
+    solved = np.append(a.solved_at, b.solved_at)
+    times = np.unique(solved)
+    ours, _ = _count_at_risk(times, a.solved_at, a.censored_at)
+    at_risk, events = _count_at_risk(times, solved, np.append(a.censored_at, b.censored_at))
+    share = ours / at_risk
+    variance = (events * share * (1 - share) * (at_risk - events) / np.maximum(at_risk - 1, 1)).sum()
+    excess = len(a.solved_at) - (events * share).sum()
+    return None if variance == 0 else 2 * NORMAL.cdf(-abs(excess) / math.sqrt(variance))
 
 
 def smooth(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") -> np.ndarray:
@@ -218,10 +223,10 @@ def _have_spread(tasks: Sequence[np.ndarray]) -> bool:
     return all(len(task) > 1 for task in tasks)
 
 
-def _censored(solved: np.ndarray, censored: np.ndarray) -> Any:
-    from scipy import stats
-
-    return stats.CensoredData(uncensored=solved, right=censored)
+def _count_at_risk(times: np.ndarray, solved: np.ndarray, censored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many seeds were run to each time without solving the task before, and how many solved it just then."""
+    at_risk = (np.append(solved, censored) >= times[:, None]).sum(-1)
+    return at_risk, (solved == times[:, None]).sum(-1)
 
 
 def _first(episodes: np.ndarray, reached: np.ndarray) -> float | None:

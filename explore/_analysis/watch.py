@@ -141,7 +141,7 @@ def _describe(run: Run, status: str) -> str:
     if status == "running":
         return "The run is going on."
     if status == "killed":
-        return f"Nobody runs it any more, though it did not end. Go on with it: explore run --resume {run.folder}"
+        return f"Its process has ended before the run was done. To resume it: explore resume {run.folder}"
     reason = run.info.get("reason")
     return f"The run is over: {status}{f' ({reason})' if reason else ''}."
 

@@ -16,24 +16,25 @@ import dm_env
 import numpy as np
 
 from explore._storage.snapshots import NO_BELIEFS
-from explore.interfaces import Agent
+from explore.interfaces import Agent, Timesteps
 
 MOST_NUMBERS = 1000
 """In an observation: whole episodes of larger ones, such as images, are not kept."""
 
-Actions = Sequence[int]
-Timesteps = Sequence[dm_env.TimeStep]
-
 
 class Visits(ABC):
-    """Where each seed has been: follows every step, and gives the arrays of a snapshot now and then."""
+    """Where each seed has been: follows every episode, and gives the arrays of a snapshot now and then."""
+
+    def __init__(self) -> None:
+        self._path: list[tuple[np.ndarray, Sequence[int], np.ndarray]] = []  # observations, actions, rewards
+
+    def step(self, observations: np.ndarray, actions: Sequence[int], timesteps: Timesteps) -> None:
+        """Actions at these observations `[lanes, ...]` led to these timesteps."""
+        self._path.append((observations, tuple(actions), timesteps.rewards))
 
     @abstractmethod
-    def step(self, observations: np.ndarray, actions: Actions, timesteps: Timesteps, active: Sequence[bool]) -> None:
-        """Actions at these observations `[lanes, ...]` led to these timesteps."""
-
     def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
-        """An episode of all lanes is over."""
+        """An episode of all lanes is over: that of a lane is the first steps of the path."""
 
     @abstractmethod
     def picture(self, agent: Agent) -> dict[str, np.ndarray]:
@@ -44,12 +45,15 @@ class MapVisits(Visits):
     """How often each seed was at each place of a map."""
 
     def __init__(self, places: np.ndarray, lanes: int, observations: int):
+        super().__init__()
         self.places = places
         self.counts = np.zeros((lanes, observations), np.int64)
-        self._lanes = np.arange(lanes)
 
-    def step(self, observations: np.ndarray, actions: Actions, timesteps: Timesteps, active: Sequence[bool]) -> None:
-        self.counts[self._lanes, observations] += active
+    def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
+        visited = np.array([observations for observations, _, _ in self._path])  # [steps, lanes]
+        there = np.arange(len(visited))[:, None] < lengths
+        np.add.at(self.counts, (np.arange(len(lengths)), visited), there)
+        self._path = []
 
     def picture(self, agent: Agent) -> dict[str, np.ndarray]:
         """Visits `[lanes, rows, columns]` and beliefs `[lanes, rows, columns, actions]`."""
@@ -76,15 +80,12 @@ class BestEpisodes(Visits):
     """The episode of each seed with the highest return, the first of equals, step by step."""
 
     def __init__(self, lanes: int):
+        super().__init__()
         self.episode = [0] * lanes
         self.best = [math.nan] * lanes
         self.observations: list[np.ndarray] = [np.zeros(0)] * lanes  # [steps, ...]
         self.actions = [np.zeros(0, np.int64)] * lanes
         self.rewards = [np.zeros(0)] * lanes
-        self._path: list[tuple[np.ndarray, np.ndarray, list[float]]] = []
-
-    def step(self, observations: np.ndarray, actions: Actions, timesteps: Timesteps, active: Sequence[bool]) -> None:
-        self._path.append((observations, np.array(actions), [timestep.reward for timestep in timesteps]))
 
     def end(self, episode: int, returns: Sequence[float], lengths: np.ndarray) -> None:
         for lane, episode_return in enumerate(returns):
@@ -100,14 +101,14 @@ class BestEpisodes(Visits):
         """The episodes, padded to the longest, and beliefs along them, `[lanes, longest, actions]`."""
         lengths = np.array([len(actions) for actions in self.actions])
         longest = max(range(len(lengths)), key=lambda lane: lengths[lane])
-        observations = np.stack([_padded(path, self.observations[longest]) for path in self.observations])
+        observations = np.stack([_pad_path(path, self.observations[longest]) for path in self.observations])
         arrays = {
             "best_episode": np.array(self.episode),
             "best_return": np.array(self.best),
             "lengths": lengths,
             "observations": observations.astype(np.float32),
-            "actions": np.stack([_padded(path, np.full(lengths.max(), -1)) for path in self.actions]),
-            "rewards": np.stack([_padded(path, np.full(lengths.max(), np.nan)) for path in self.rewards]),
+            "actions": np.stack([_pad_path(path, np.full(lengths.max(), -1)) for path in self.actions]),
+            "rewards": np.stack([_pad_path(path, np.full(lengths.max(), np.nan)) for path in self.rewards]),
         }
         beyond = np.arange(lengths.max()) >= lengths[:, None]
         for name, values in beliefs(agent, observations).items():
@@ -151,17 +152,19 @@ def beliefs(agent: Agent, observations: np.ndarray) -> dict[str, np.ndarray]:
         array = np.asarray(values)
         if array.ndim != 3 or array.shape[:2] != observations.shape[:2] or array.dtype.kind not in "biuf":
             wanted = "numbers [lanes, batch, actions]"
-            raise ValueError(f"{type(agent).__name__}.beliefs() must give {wanted}, got {name} of {_described(array)}")
+            raise ValueError(
+                f"{type(agent).__name__}.beliefs() must give {wanted}, got {name} of {_describe_array(array)}"
+            )
         if not str(name).isidentifier() or name in NO_BELIEFS:
             raise ValueError(f"{type(agent).__name__}.beliefs() must not give anything called {name!r}")
         found[name] = array.astype(np.float32)
     return found
 
 
-def _described(array: np.ndarray) -> str:
+def _describe_array(array: np.ndarray) -> str:
     return f"shape {[*array.shape]}" if array.dtype.kind in "biuf" else f"type {array.dtype}"
 
 
-def _padded(path: np.ndarray, longest: np.ndarray) -> np.ndarray:
+def _pad_path(path: np.ndarray, longest: np.ndarray) -> np.ndarray:
     """A path followed by the rest of a longer one."""
     return np.concatenate([path, longest[len(path) :]])

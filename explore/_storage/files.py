@@ -79,7 +79,7 @@ def write_all(folder: Path, texts: Mapping[Path, str]) -> list[Path]:
 def open_file(path: Path, mode: str = "rb", links: bool = True) -> io.FileIO:
     """A file to read ("rb"), maybe through a link to elsewhere; or to change ("r+b"), never through one; unbuffered.
 
-    Raises `OSError`, also for what is no file, such as a pipe that nobody fills.
+    Raises `OSError`, also for what is no file, such as a named pipe.
     """
     flags = os.O_RDONLY if mode == "rb" else os.O_RDWR
     follow = 0 if links and mode == "rb" else os.O_NOFOLLOW
@@ -170,13 +170,13 @@ class Lock:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether somebody holds the lock of this folder."""
+    """Whether a process holds the lock of this folder."""
     try:
         descriptor = os.open(Path(folder) / ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError as error:
-        return error.errno != errno.ELOOP  # a link is no lock; one that we may not read is somebody's
+        return error.errno != errno.ELOOP  # a link is no lock; one that we may not read belongs to another user
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

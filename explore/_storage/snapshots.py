@@ -60,7 +60,7 @@ class Snapshots:
 
     def episodes(self) -> list[int]:
         """After which episodes there are snapshots."""
-        if self.folder.is_symlink():  # to remove what is in it would be to remove somebody else's
+        if self.folder.is_symlink():  # what it contains belongs to another folder
             raise UserError(f"{self.folder} is damaged: it is a link to elsewhere")
         if not self.folder.is_dir():
             return []
@@ -73,7 +73,7 @@ class Snapshots:
         try:
             arrays = _load(content)
             _check(arrays, self.seeds)
-        except Exception as error:  # whatever numpy makes of somebody's bytes
+        except Exception as error:  # numpy may raise anything on damaged bytes
             raise UserError(f"{path} is damaged: {' '.join(str(error).split())}") from error
         return arrays
 

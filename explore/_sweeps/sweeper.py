@@ -240,7 +240,7 @@ def _conclude(states: Sequence[CellState], stopped: int | None, resume: str) -> 
     for state in failed:
         note(f"failed: {state.name.ljust(width)}  {state.reason}")
     if stopped is not None and done < len(states):
-        raise Interrupted(f"{done} of {len(states)} cells are done; to go on: {resume}", stopped)
+        raise Interrupted(f"{done} of {len(states)} cells are done; to resume: {resume}", stopped)
     if done < len(states):
         how = f"{len(states) - done} of {len(states)} cells failed, {done} are done"
         raise SweepFailed(f"{how}; to try those again: {resume}")

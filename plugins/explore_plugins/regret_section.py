@@ -220,7 +220,7 @@ def _against_episodes(data: ReportData, known: Sequence[Result]) -> Picture:
     for panel, own in zip(axes, settings.values()):
         for result in own:
             curves = cumulative(result)
-            at = _spaced(1, curves.shape[1])
+            at = _space_evenly(1, curves.shape[1])
             number = data.place(result)
             reports.draw_band(panel, at, reports.mean_band(curves[:, at - 1]), number, len(own), (number * 2, 16))
         if all(map(_is_bounded, own)):
@@ -237,7 +237,7 @@ def _against_episodes(data: ReportData, known: Sequence[Result]) -> Picture:
 
 
 def _draw_bound(axes: Axes, results: Sequence[Result]) -> None:
-    at = _spaced(1, max(cumulative(result).shape[1] for result in results))
+    at = _space_evenly(1, max(cumulative(result).shape[1] for result in results))
     highest = _bound(results[0], at)
     axes.plot(at, highest, color=reports.INK, linestyle=(0, (4, 3)), linewidth=1)
     axes.annotate("Theorem 1", (at[0], highest[0]), (4, -6), textcoords="offset points", va="top")
@@ -289,9 +289,9 @@ def _draw_growth(axes: Axes, group: Group, number: int) -> None:
 
 
 def _late(episodes: int) -> np.ndarray:
-    return _spaced(max(1, episodes // LATE), episodes)
+    return _space_evenly(max(1, episodes // LATE), episodes)
 
 
-def _spaced(first: int, last: int) -> np.ndarray:
+def _space_evenly(first: int, last: int) -> np.ndarray:
     """Episodes that are evenly spaced on a logarithmic axis."""
     return np.unique(np.geomspace(first, last, POINTS).round().astype(int))

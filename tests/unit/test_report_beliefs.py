@@ -66,15 +66,15 @@ def test_the_seed_shown_first_is_the_median_in_episodes_to_solve(grid):
 
 
 def test_beliefs_along_an_episode_are_those_of_the_actions_taken():
-    lines = beliefs.along(swung(), 0, [HEIGHT])
+    lines = beliefs.list_lines(swung(), 0, [HEIGHT])
     assert {name: values.tolist() for name, values in lines.items()} == {
         "height of the pole, cos θ": [-1, 0, 1],
         "reward": [0, 1, 4],
         "mean value": [0, 5, 7],
         "uncertainty": [100, 105, 107],
     }
-    assert beliefs.along(swung(), 1, []).keys() == {"reward", "mean value", "uncertainty"}
-    assert beliefs.along(swung(), 1, [])["mean value"].tolist() == [10, 13]
+    assert beliefs.list_lines(swung(), 1, []).keys() == {"reward", "mean value", "uncertainty"}
+    assert beliefs.list_lines(swung(), 1, [])["mean value"].tolist() == [10, 13]
 
 
 def test_earlier_beliefs_are_drawn_of_the_same_episode_only():

@@ -270,6 +270,23 @@ def test_the_log_rank_test_says_nothing_where_nothing_differs():
     assert log_rank(nobody, at_once) < 0.01
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_survival_and_the_log_rank_test_are_scipys(seed):
+    rng = np.random.default_rng(seed)
+    groups = [(rng.integers(1, 30, 3 + seed), rng.integers(1, 40, seed)) for _ in range(2)]
+    references = [stats.CensoredData(uncensored=solved, right=censored) for solved, censored in groups]
+    curves = [survival(*group) for group in groups]
+    for curve, reference in zip(curves, references):
+        expected = stats.ecdf(reference).sf
+        band = expected.confidence_interval(method="log-log")
+        assert (curve.episodes[1:] == expected.quantiles).all()
+        assert curve.unsolved[1:] == pytest.approx(expected.probabilities)
+        inside = curve.unsolved > 0  # at 0 the band is ours
+        assert curve.low[inside][1:] == pytest.approx(band.low.probabilities[inside[1:]], nan_ok=True)
+        assert curve.high[inside][1:] == pytest.approx(band.high.probabilities[inside[1:]], nan_ok=True)
+    assert log_rank(*curves) == pytest.approx(stats.logrank(*references).pvalue)
+
+
 def test_the_interval_of_the_median_holds_it():
     """Episodes to solve with an exponential distribution, of which those after 1.5 are not seen."""
     times, end, true = np.random.default_rng(0).exponential(size=(500, 10)), 1.5, np.log(2)

@@ -20,7 +20,7 @@ from explore._running.loop import Progress, train
 from explore._running.visits import BestEpisodes, MapVisits, beliefs, track_visits
 from explore._storage.snapshots import Snapshots, is_due
 from explore.errors import UserError
-from explore.interfaces import Spec
+from explore.interfaces import Spec, Timesteps
 
 SMALL = (
     "environment.DeepSea.size = 4",
@@ -316,7 +316,8 @@ def test_arrays_that_are_no_snapshot_are_refused(tmp_path, arrays):
 @pytest.mark.parametrize("wrong", ["lengths", "actions", "rewards", "observations", "best_return", "mean"])
 def test_best_episodes_that_do_not_fit_together_are_refused(tmp_path, wrong):
     seen = BestEpisodes(2)
-    seen.step(np.zeros((2, 4), np.float32), [0, 1], [dm_env.termination(1.0, None)] * 2, [True, True])
+    observations = np.zeros((2, 4), np.float32)
+    seen.step(observations, [0, 1], Timesteps.gather([dm_env.termination(1.0, np.zeros(4))] * 2, [True, True]))
     seen.end(1, [1.0, 1.0], np.array([1, 1]))
     agent = build(spec=Spec(specs.Array((4,), np.float32), 3))
     snapshots = Snapshots(tmp_path / "snapshots", 2)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from explore._analysis.groups import finished, run_folders
+from explore._analysis.groups import read_finished_runs, run_folders
 from explore._analysis.report import tables
 from explore._analysis.report.beliefs import draw_best_episodes, draw_maps
 from explore._analysis.report.data import ReportData, gather, gather_running
@@ -29,7 +29,7 @@ def report(folders: Sequence[str | Path], out: str | Path) -> Path:
     """Writes a page on the runs in these folders, each that of a run or of a sweep; raises `UserError`."""
     out = Path(out)
     _check_place(out)
-    data = gather(*finished(run_folders(folders)))
+    data = gather(*read_finished_runs(run_folders(folders)))
     if not data.results:
         reasons = f": {'; '.join(data.left_out)}" if data.left_out else ""
         hint = "; a run that is going can be seen with explore watch" if " is running" in reasons else ""

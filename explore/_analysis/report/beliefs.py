@@ -138,7 +138,7 @@ class Row:
     @property
     def extend(self) -> str:
         """At which ends of the colours there are numbers beyond, as matplotlib says it."""
-        low, high = _ends(self.maps)
+        low, high = _find_limits(self.maps)
         return ("neither", "min", "max", "both")[(low < self.ends[0]) + 2 * (high > self.ends[1])]
 
 
@@ -180,13 +180,15 @@ def rows(snapshots: Snapshots, lane: int) -> list[Row]:
         return [one[name][lane].max(-1) for one in every], None if prior is None else prior[lane].max(-1)
 
     visits = [np.where(snapshot["visits"][lane] > 0, snapshot["visits"][lane], np.nan) for snapshot in every]
-    found = [Row("visits", (1, max(2, _ends(visits)[1])), visits)]
+    found = [Row("visits", (1, max(2, _find_limits(visits)[1])), visits)]
     if "mean" in every[0]:
-        low, high = _ends([every[-1]["mean"].max(-1)])
+        low, high = _find_limits([every[-1]["mean"].max(-1)])
         found.append(Row("mean value", (min(low, 0), max(high, 1e-6)), *highest("mean"), logarithmic=False))
     if any((snapshot.get("uncertainty", np.zeros(1)) > 0).any() for snapshot in every):
         moments, prior = highest("uncertainty")
-        low, high = _ends([np.where(one["uncertainty"] > 0, one["uncertainty"], np.nan) for one in every], OUTLIERS)
+        low, high = _find_limits(
+            [np.where(one["uncertainty"] > 0, one["uncertainty"], np.nan) for one in every], OUTLIERS
+        )
         found.append(Row("uncertainty", (low, max(high, 2 * low)), moments, prior))
         found.append(Row("against its row", (1 / RATIO, RATIO), [against_row(one) for one in moments]))
     return found
@@ -198,7 +200,7 @@ def against_row(uncertainty: np.ndarray) -> np.ndarray:
     return uncertainty / np.where(medians > 0, medians, np.nan)[:, None]
 
 
-def _ends(arrays: Sequence[np.ndarray], percent: float = 0) -> tuple[float, float]:
+def _find_limits(arrays: Sequence[np.ndarray], percent: float = 0) -> tuple[float, float]:
     """The lowest and the highest number in some arrays, but for some percent; 1 and 1 if there are no numbers."""
     numbers = np.concatenate([array[np.isfinite(array)] for array in arrays])
     low, high = np.percentile(numbers, (percent, 100 - percent)) if numbers.size else (1, 1)
@@ -278,7 +280,7 @@ def of_one_episode(snapshots: Snapshots, lane: int) -> Snapshots:
     return {moment: snapshot for moment, snapshot in snapshots.items() if snapshot is last or is_same(snapshot)}
 
 
-def along(snapshot: Mapping[str, np.ndarray], lane: int, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
+def list_lines(snapshot: Mapping[str, np.ndarray], lane: int, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
     """What is drawn, each `[steps]`: the task's traces, rewards, and beliefs."""
     steps = int(snapshot["lengths"][lane])
     actions = snapshot["actions"][lane, :steps].astype(int)
@@ -294,7 +296,7 @@ def along(snapshot: Mapping[str, np.ndarray], lane: int, traces: Sequence[Trace]
 
 def _draw_best_episode_of_seed(seed: Seed, snapshots: Snapshots) -> Picture:
     moments, traces = of_one_episode(snapshots, seed.lane), seed.run.description.traces
-    lines = {moment: along(snapshot, seed.lane, traces) for moment, snapshot in moments.items()}
+    lines = {moment: list_lines(snapshot, seed.lane, traces) for moment, snapshot in moments.items()}
     *earlier, moment = lines
     titles = list(lines[moment])
     figure, axes = style.new_figure(len(titles), height=0.95 * len(titles) + 0.5, sharex=True, squeeze=False)

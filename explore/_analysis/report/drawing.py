@@ -72,7 +72,7 @@ def label_outer(axes: Sequence[Axes], x: str, y: str = "") -> None:
         panel.set_ylabel(y)
 
 
-def fainter(look: Mapping[str, Any], count: int) -> dict[str, Any]:
+def make_fainter(look: Mapping[str, Any], count: int) -> dict[str, Any]:
     """A look of which so many are to lie on each other."""
     return {**look, "alpha": look["alpha"] * min(1, FEW / max(count, 1)) ** 0.5}
 
@@ -80,14 +80,14 @@ def fainter(look: Mapping[str, Any], count: int) -> dict[str, Any]:
 def draw_band(axes: Axes, x: np.ndarray, band: Band, number: int, count: int = 1, markevery: Any = None) -> None:
     """A line and its band in the look of the method of this number, one of so many in these axes."""
     look = style.series(number)
-    axes.fill_between(x, band.low, band.high, zorder=1.8, color=look["color"], **fainter(style.BAND, count))
+    axes.fill_between(x, band.low, band.high, zorder=1.8, color=look["color"], **make_fainter(style.BAND, count))
     axes.plot(x, band.estimate, zorder=3, markevery=markevery, **look)
 
 
 def draw_line(axes: Axes, values: Columns, number: int, count: int = 1, markers: int = MARKERS) -> None:
     """The mean of seeds' episodes with its band, and behind it a thin line for each seed; one of so many methods."""
     shown = values[:TRACES] if len(values) > 1 else []
-    trace = fainter(fainter(style.TRACE, count), len(shown))
+    trace = make_fainter(make_fainter(style.TRACE, count), len(shown))
     for seed in shown:
         known = np.flatnonzero(np.isfinite(seed))
         at = known[thin_out(len(known))]

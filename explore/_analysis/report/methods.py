@@ -65,12 +65,12 @@ def _aggregate_row(method: str, results: Sequence[Result]) -> list[str]:
         method,
         f"{len(results)}",
         f"{sum(len(result.seeds) for result in results)}",
-        _shown(stratified_bootstrap(_scores(results, NUMBER))),
-        _shown(stratified_bootstrap(scores, np.mean)) if scores else "-",
+        _format_interval(stratified_bootstrap(_scores(results, NUMBER))),
+        _format_interval(stratified_bootstrap(scores, np.mean)) if scores else "-",
     ]
 
 
-def _shown(interval: Interval) -> str:
+def _format_interval(interval: Interval) -> str:
     low, estimate, high = interval
     return f"{estimate:.3f}" + (f" ({low:.3f} to {high:.3f})" if low is not None else "")
 
@@ -101,7 +101,7 @@ def _draw_group(data: ReportData, group: Group) -> Picture:
 
 def draw_costs(data: ReportData) -> Section | None:
     """A row of panels for each setting, where several methods can be told apart by their costs."""
-    settings = [setting for setting in data.settings if len(_with_costs(data.of(setting))) > 1]
+    settings = [setting for setting in data.settings if len(_select_with_costs(data.of(setting))) > 1]
     return Section("Cost against score", [], [], [_draw_cost_of(data, settings)]) if settings else None
 
 
@@ -117,14 +117,14 @@ def score_shown(results: Sequence[Result]) -> str:
     return "score" if all(scores) and len({np.mean(one) for one in scores}) > 1 else "mean_return"
 
 
-def _with_costs(results: Sequence[Result]) -> list[Result]:
+def _select_with_costs(results: Sequence[Result]) -> list[Result]:
     return [result for result in results if result.configuration.cost.keys() >= COSTS.keys()]
 
 
 def _draw_cost_of(data: ReportData, settings: Sequence[str]) -> Picture:
     height = 1.7 * len(settings) + 0.7
     figure, axes = style.new_figure(len(settings), len(COSTS), height=height, squeeze=False, sharey="row", sharex="col")
-    shown = [_with_costs(data.of(setting)) for setting in settings]
+    shown = [_select_with_costs(data.of(setting)) for setting in settings]
     for row, setting, results in zip(axes, settings, shown):
         entry = score_shown(results)
         row[0].set(title=setting, ylabel=entry.replace("_", " "))

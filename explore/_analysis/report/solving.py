@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator
 
 from explore._analysis.report import style
 from explore._analysis.report.data import ReportData, Result, describe_tasks, split
-from explore._analysis.report.drawing import Picture, Section, describe_seeds, fainter, label_outer, legend, panels
+from explore._analysis.report.drawing import Picture, Section, describe_seeds, label_outer, legend, make_fainter, panels
 from explore._analysis.statistics import KaplanMeier
 from explore._config.gin_files import strip_scope
 from explore.tasks import Size
@@ -67,7 +67,7 @@ def _shares(data: ReportData, judged: Sequence[Result]) -> Picture:
 def _draw_share(axes: Axes, curve: KaplanMeier, number: int, count: int) -> None:
     look = style.series(number)
     share = 1 - curve.unsolved
-    band = {"step": "post", "color": look["color"], **fainter(style.BAND, count)}
+    band = {"step": "post", "color": look["color"], **make_fainter(style.BAND, count)}
     axes.fill_between(curve.episodes, 1 - curve.high, 1 - curve.low, **band)
     axes.plot(curve.episodes, share, drawstyle="steps-post", zorder=3, **look | {"marker": ""})
     stops = np.unique(curve.censored_at)

@@ -66,10 +66,10 @@ def _run_row(result: Result) -> list[str]:
         result.method,
         f"{len(result.seeds)} ({shown_seeds(result.seeds)})",
         f"{episodes[0]:,}" if len(episodes) == 1 else f"{episodes[0]:,} to {episodes[-1]:,}",
-        _each(_started(run) for run in one.runs),
-        _each(_duration(run.info.get("seconds")) for run in one.runs),
-        _each(_versions(run) for run in one.runs),
-        _each(str(run.folder) for run in one.runs),
+        _join_distinct(_format_start(run) for run in one.runs),
+        _join_distinct(_duration(run.info.get("seconds")) for run in one.runs),
+        _join_distinct(_versions(run) for run in one.runs),
+        _join_distinct(str(run.folder) for run in one.runs),
     ]
 
 
@@ -96,7 +96,7 @@ def _duration(seconds: Any) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {whole % 60:02d} s" if minutes else f"{whole} s"
 
 
-def _each(texts: Iterable[str]) -> str:
+def _join_distinct(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
@@ -128,7 +128,7 @@ def progress(run: Run, data: ReportData) -> Section:
         run.status,
         f"{done:,} of {run.info['episodes']:,}",
         f"{len(result.seeds)} ({shown_seeds(result.seeds)})",
-        _started(run),
+        _format_start(run),
         f"{np.mean(recent):.3g} (seeds: {min(recent):.3g} to {max(recent):.3g})" if recent else "-",
         f"{max(seed.max() for seed in returns):.3g}" if returns else "-",
     ]
@@ -136,5 +136,5 @@ def progress(run: Run, data: ReportData) -> Section:
     return Section(f"{run.info['name']} on {run.task}", paragraphs, [header, row])
 
 
-def _started(run: Run) -> str:
+def _format_start(run: Run) -> str:
     return str(run.info.get("started"))[:16].replace("T", " ")
