@@ -4,7 +4,7 @@ from explore import nn as lane_nn
 from explore.interfaces import Gaussian, UncertaintyModule, ValueNetwork
 from explore.testing import Options
 
-QUICK = Options(compile=False)
+QUICK = Options()
 
 
 class Net(ValueNetwork):

@@ -87,7 +87,7 @@ class Registry:
         return self._manager.hook
 
     @contextmanager
-    def registered(self, plugins: Iterable[object]) -> Iterator[None]:
+    def register(self, plugins: Iterable[object]) -> Iterator[None]:
         """Has hooks call these objects too, for as long as it lasts."""
         plugins = list(plugins)
         for plugin in plugins:

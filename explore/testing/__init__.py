@@ -15,12 +15,12 @@ framework, and take a few seconds.
 What is tried, as far as it makes sense for the slot: shapes for 1, 2 and 7 lanes; that a seed gives the
 same, to the bit, alone and in company; initial weights and random numbers that come from the seed alone;
 gradients that reach every trained parameter and no frozen one; uncertainty that is never negative; an
-index that is held within an episode; observations that are integers and floats; `compile = True`; and a
-run that is resumed from a checkpoint.
+index that is held within an episode; observations that are integers and floats; native kernels that learn the
+same as PyTorch; and a run that is resumed from a checkpoint.
 
 A component need not be able to do everything. `Options`, after the class, say what it is tried with:
 
-    check_value(Convolution, Options(observations=[specs.Array((8, 8, 1), np.float32)], compile=False))
+    check_value(Convolution, Options(observations=[specs.Array((8, 8, 1), np.float32)]))
     check_objective(MyLoss, Options(agent={"uncertainty": MyModule}))
     check_agent(MyAgent, Options(environments=[partial(DeepSea, size=4)]))
 """

@@ -17,19 +17,27 @@ from explore.interfaces import Agent, Spec
 from explore.streams import Streams, stream
 from explore.testing import toy
 from explore.testing.lives import check_company, check_resume, experiment
-from explore.testing.promises import STANDARD, Options, Subject, brief, difference, listed, tried
+from explore.testing.promises import (
+    STANDARD,
+    Options,
+    Subject,
+    difference,
+    join_names,
+    shorten_traceback,
+    try_component,
+)
 
 
-@brief
+@shorten_traceback
 def check_agent(cls: type[Agent], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an agent keeps all promises of its slot.
 
     It is tried in toy environments with observations of either kind, one of them with a `true_model`, as far
     as it accepts them; or in `options.environments`.
     """
-    with tried("agent", cls, parameters) as subject:
-        for environment in _accepted(subject, options):
-            with subject.trying("in a run"):
+    with try_component("agent", cls, parameters) as subject:
+        for environment in _list_accepted(subject, options):
+            with subject.attempt("in a run"):
                 _check_steps(subject, environment)
                 _check_columns(subject, environment)
                 _check_beliefs(subject, environment)
@@ -37,7 +45,7 @@ def check_agent(cls: type[Agent], options: Options = STANDARD, /, **parameters: 
             check_resume(subject, environment, subject.build)
 
 
-def _accepted(subject: Subject, options: Options) -> Iterator[Any]:
+def _list_accepted(subject: Subject, options: Options) -> Iterator[Any]:
     """The environments that the agent's constructor does not refuse with a `ValueError`."""
     walks = [partial(toy.Walk, spec=spec) for spec in options.specs()]
     staged = partial(toy.part("environment.RandomMDP"), states=3, actions=2, horizon=4)
@@ -55,7 +63,7 @@ def _accepted(subject: Subject, options: Options) -> Iterator[Any]:
     )
 
 
-def _built(subject: Subject, environment: Any, seeds: Sequence[int]) -> tuple[Any, list[Any], Streams]:
+def _build(subject: Subject, environment: Any, seeds: Sequence[int]) -> tuple[Any, list[Any], Streams]:
     """An agent with its environments, and the streams that it was given."""
     run, streams = experiment(environment, subject.build, seeds), Streams(seeds)
     first = run.environments[0]
@@ -67,26 +75,28 @@ def _built(subject: Subject, environment: Any, seeds: Sequence[int]) -> tuple[An
 def _check_steps(subject: Subject, environment: Any) -> None:
     """An action for each lane, and nothing drawn for a lane that waits."""
     seeds = (0, 1, 2)
-    agent, environments, streams = _built(subject, environment, seeds)
+    agent, environments, streams = _build(subject, environment, seeds)
     actions_there = environments[0].action_spec().num_values
 
     def acting(method: Any) -> Any:
         def act(observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-            before = _drawn(streams)
+            before = _read_streams(streams)
             method(observations, [False, *active[1:]])  # once more than it is asked for: the first lane waits
             used = [
-                name for name, state in _drawn(streams).items() if difference(state, _known(before, name, seeds[0]))
+                name
+                for name, state in _read_streams(streams).items()
+                if difference(state, _read_stream_before(before, name, seeds[0]))
             ]
             subject.require(
                 not used,
-                f"draws from the stream {listed(used)} of a seed that waits",
+                f"draws from the stream {join_names(used)} of a seed that waits",
                 "draw nothing for lanes that are not active",
             )
             actions = method(observations, active)
             subject.require(
                 len(actions) == len(seeds) and all(_is_action(action, actions_there) for action in actions),
                 f"acts with {actions!r} in {len(seeds)} lanes with {actions_there} actions",
-                "act and evaluate must return a whole number from 0 on for every lane",
+                "act and evaluate must return an integer from 0 on for every lane",
             )
             return actions
 
@@ -102,12 +112,12 @@ def _is_action(action: Any, actions: int) -> bool:
     return isinstance(action, int | np.integer) and not isinstance(action, bool) and 0 <= int(action) < actions
 
 
-def _drawn(streams: Streams) -> dict[str, Tree]:
+def _read_streams(streams: Streams) -> dict[str, Tree]:
     """How far the streams of the first lane have come."""
     return {name: capture(lanes[0], name) for name, lanes in streams.state_dict().items()}
 
 
-def _known(before: dict[str, Tree], name: str, seed: int) -> Tree:
+def _read_stream_before(before: dict[str, Tree], name: str, seed: int) -> Tree:
     """How far a stream had come, which may be new."""
     return before.get(name) or capture(dict(stream(seed, name).bit_generator.state), name)
 
@@ -127,12 +137,12 @@ def _check_columns(subject: Subject, environment: Any) -> None:
         )
     cost = run.agent.cost()
     subject.require(
-        all(isinstance(number, int) for number in cost.values()), f"has the cost {cost}", "it must be whole numbers"
+        all(isinstance(number, int) for number in cost.values()), f"has the cost {cost}", "it must be integers"
     )
 
 
 def _check_beliefs(subject: Subject, environment: Any) -> None:
-    """Whoever asks for beliefs and policies changes nothing; policies are probabilities."""
+    """Asking for beliefs and policies changes nothing; policies are probabilities."""
     unasked, asked = (experiment(environment, subject.build, (0, 1)) for _ in range(2))
     expected = [row for rows in unasked.train() for row in rows]
     found = []

@@ -16,25 +16,33 @@ from explore.streams import stream
 from explore.testing import toy
 from explore.testing.learning import agent_of, check_learning, learn
 from explore.testing.lives import check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, difference, tried
+from explore.testing.promises import (
+    LANES_APART,
+    STANDARD,
+    Options,
+    Subject,
+    difference,
+    shorten_traceback,
+    try_component,
+)
 
 ROWS = 6
 
 
-@brief
+@shorten_traceback
 def check_bonus(cls: type[Bonus], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a bonus keeps all promises of its slot.
 
     It is tried with PINs, in rewards and in replay.
     """
-    with tried("bonus", cls, parameters) as subject:
+    with try_component("bonus", cls, parameters) as subject:
         parts = toy.pins() | {"bonus": subject.build, "bonus_scale": 0.5, "replay_weight": 0.5} | options.agent
         for spec in options.specs():
-            with subject.trying("in learning"):
+            with subject.attempt("in learning"):
                 check_memories(subject, spec, parts)
             check_learning(subject, spec, parts)
             walk, agent = partial(toy.Walk, spec=spec), toy.indexed(**parts)
-            with subject.trying("in an agent that acts and learns"):
+            with subject.attempt("in an agent that acts and learns"):
                 check_company(subject, walk, agent)
             check_resume(subject, walk, agent)
 

@@ -10,29 +10,36 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from explore._running.lanes import find_batch_form, step_one_by_one
 from explore._running.preflight import check_environment_resumes, to_bytes
-from explore.interfaces import Judge
+from explore._state import capture
+from explore.interfaces import Judge, Timesteps
 from explore.testing import toy
 from explore.testing.lives import check_resume, experiment
-from explore.testing.promises import STANDARD, Options, Subject, brief, tried
+from explore.testing.promises import STANDARD, Options, Subject, difference, shorten_traceback, try_component
 
 EPISODES = 3
 MOST_STEPS = 20_000  # of an episode
+LARGE_SEED = 2**70
 
 
-@brief
+@shorten_traceback
 def check_environment(cls: type[dm_env.Environment], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an environment, and its judge if it has one, keep all promises of their slot."""
-    with tried("environment", cls, parameters) as subject:
-        with subject.trying("when it is built and played"):
+    with try_component("environment", cls, parameters) as subject:
+        with subject.attempt("when it is built and played"):
             _check_specs(subject, subject.build(seed=1))
-            played = _played(subject, [subject.build(seed=1)])
+            played = _play_in_turn(subject, [subject.build(seed=1)])
             _check_seed(subject, played)
             _check_model(subject, subject.build(seed=1), played)
             environment = subject.build(seed=1)
             _check_judge(subject, environment, getattr(environment, "judge", Judge)(environment))
             check_environment_resumes(lambda: subject.build(seed=1), subject.name)
-        with subject.trying("in an experiment"):
+        with subject.attempt(f"when its seed is as large as {LARGE_SEED}"):
+            subject.build(seed=LARGE_SEED)
+        with subject.attempt("when lanes are stepped in one call"):
+            _check_batch_form(subject)
+        with subject.attempt("in an experiment"):
             experiment(subject.build, toy.Dice, (0, 1))
         check_resume(subject, subject.build, toy.Dice)
 
@@ -49,7 +56,7 @@ def _check_specs(subject: Subject, environment: dm_env.Environment) -> None:
     )
 
 
-def _played(subject: Subject, environments: Sequence[dm_env.Environment]) -> list[list[dm_env.TimeStep]]:
+def _play_in_turn(subject: Subject, environments: Sequence[dm_env.Environment]) -> list[list[dm_env.TimeStep]]:
     """Some episodes of the first of several environments, which are played step by step in turn."""
     policies = [np.random.default_rng(number) for number in range(len(environments))]
     actions = environments[0].action_spec().num_values
@@ -119,17 +126,61 @@ def _check_observation(subject: Subject, environment: dm_env.Environment, timest
 
 
 def _check_seed(subject: Subject, played: Any) -> None:
-    again = _played(subject, [subject.build(seed=1)])
+    again = _play_in_turn(subject, [subject.build(seed=1)])
     subject.require(
         to_bytes(played) == to_bytes(again),
         "gives other episodes for the same seed and actions",
         "`seed` must be all that its randomness comes from: np.random.default_rng(seed)",
     )
-    beside = _played(subject, [subject.build(seed=number) for number in (1, 2, 3)])
+    beside = _play_in_turn(subject, [subject.build(seed=number) for number in (1, 2, 3)])
     subject.require(
         to_bytes(played) == to_bytes(beside),
         "gives other episodes for the same seed while environments of other seeds are played",
         "keep what changes in attributes of the object, not in its class or module",
+    )
+
+
+def _check_batch_form(subject: Subject) -> None:
+    """Whichever lanes `step_lanes` is told to step, it does what `step` does in each of them."""
+    single, batch = ([subject.build(seed=seed) for seed in (1, 2, 3)] for _ in range(2))
+    step_lanes, random = find_batch_form(batch), np.random.default_rng(0)
+    if step_lanes is None:
+        return
+    actions_there = single[0].action_spec().num_values
+    for _ in range(EPISODES):
+        expected, found = _reset(single), _reset(batch)
+        going_on = [*range(len(single))]
+        while going_on:
+            lanes = [lane for lane in going_on if random.random() < 0.9]
+            actions = random.integers(actions_there, size=len(single)).tolist()
+            step_one_by_one(single, actions, lanes, expected)
+            step_lanes(batch, actions, lanes, found)
+            wrong = [name for name, array in vars(expected).items() if to_bytes(array) != to_bytes(vars(found)[name])]
+            subject.require(
+                not wrong,
+                f"gives other {' and '.join(wrong)} when lanes are stepped in one call",
+                "step_lanes must write what step gives into the rows of `lanes`, and touch no others; let both call "
+                "the same code",
+            )
+            going_on = [lane for lane in going_on if not expected.last[lane]]
+        where = [difference(*(capture(one, subject.name) for one in pair)) for pair in zip(single, batch)]
+        subject.require(
+            not any(where),
+            f"is in another state after step_lanes than after step ({next(filter(None, where), '')})",
+            "keep what an environment knows in its object, where its judge and checkpoints look for it",
+        )
+
+
+def _reset(environments: Sequence[dm_env.Environment]) -> Timesteps:
+    """Timesteps of lanes that go on."""
+    one_hot = isinstance(environments[0].observation_spec(), dm_env.specs.DiscreteArray)
+    observations = [environment.reset().observation for environment in environments]
+    count = len(environments)
+    return Timesteps(
+        np.array(observations, np.int64 if one_hot else np.float32),
+        np.zeros(count),
+        np.ones(count),
+        np.zeros(count, bool),
     )
 
 
@@ -153,10 +204,10 @@ def _check_model(subject: Subject, environment: Any, played: Sequence[Sequence[d
 
 
 def _check_judge(subject: Subject, environment: dm_env.Environment, judge: Judge) -> None:
-    with subject.trying(f"when {type(judge).__name__} judges it"):
+    with subject.attempt(f"when {type(judge).__name__} judges it"):
         _check_summary(subject, judge, "before the first episode")
         for episode in range(EPISODES):
-            earned = sum(float(timestep.reward) for timestep in _played_once(environment, episode))
+            earned = sum(float(timestep.reward) for timestep in _play_once(environment, episode))
             found = judge.episode(earned)
             subject.require(
                 isinstance(found, dict) and tuple(found) == tuple(judge.columns),
@@ -176,7 +227,7 @@ def _keys(found: Any) -> Any:
     return list(found) if isinstance(found, dict) else found
 
 
-def _played_once(environment: dm_env.Environment, number: int) -> list[dm_env.TimeStep]:
+def _play_once(environment: dm_env.Environment, number: int) -> list[dm_env.TimeStep]:
     """The steps of an episode but the first."""
     policy, actions = np.random.default_rng(number), environment.action_spec().num_values
     timesteps = []

@@ -35,7 +35,7 @@ def check_index(subject: Subject, index: IndexDistribution) -> None:
         "draw_columns": (lambda given: index.draw_columns(given, bits[: len(given)])[1], 1),
     }
     for name, (draw, draws) in ways.items():
-        with subject.trying(f"in {name}"):
+        with subject.attempt(f"in {name}"):
             both = draw(generators(0, 1))
         shape, size = list(both.shape), index.size
         subject.require(
@@ -50,7 +50,7 @@ def check_index(subject: Subject, index: IndexDistribution) -> None:
             f"does not draw the index of a seed from that seed's generator in {name}",
             "draw with explore.streams.uniform, normal or integers, which give each lane its own numbers",
         )
-        with subject.trying(f"in {name} where a generator is None, as of a lane that waits"):
+        with subject.attempt(f"in {name} where a generator is None, as of a lane that waits"):
             waiting = draw(generators(None, 1))
         subject.require(
             torch.equal(waiting[1:], both[1:]),
@@ -72,7 +72,7 @@ def check_index(subject: Subject, index: IndexDistribution) -> None:
         list(mean.shape) == [index.size], f"gives a mean index of shape {[*mean.shape]}", f"it must be [{index.size}]"
     )
     if index.count is None:
-        with subject.trying("in perturb"):
+        with subject.attempt("in perturb"):
             noise, drawn = torch.ones(2, 4, index.size), index.draw(generators(0, 1), 4, DRAWS)
             shape = list(index.perturb(noise, drawn).shape)
         subject.require(
@@ -102,7 +102,7 @@ def check_moments(subject: Subject, function: IndexedValue, number: int) -> None
     )
     if not hasattr(index, "variance"):
         return
-    with subject.trying("in variance"):
+    with subject.attempt("in variance"):
         variance = index.variance(features)
     subject.require(bool((variance >= 0).all()), "gives a variance below 0", "it must be that of values over indices")
     std, found = variance.sqrt(), values.std(2, correction=0)

@@ -1,4 +1,4 @@
-"""Learning from made-up transitions: what it reaches, what it must leave alone, and the same compiled."""
+"""Learning from made-up transitions: what it reaches, what it must leave alone, and the same with native kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from explore._learning.compiled import CompiledUpdate
 from explore._learning.preflight import make_up_batch, make_up_observations
+from explore._native.library import without_kernels
 from explore._values.indexed_value import IndexedValue
 from explore.interfaces import Spec
 from explore.streams import Streams, stream
@@ -25,10 +25,10 @@ def agent_of(spec: Spec, seeds: Sequence[int], parts: dict[str, Any]) -> Any:
 
 def check_learning(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     """Lanes 0 and 2 learn, lane 1 does not."""
-    with subject.trying("in learning"):
+    with subject.attempt("in learning"):
         agent = agent_of(spec, range(3), parts)
         frozen = [parameter for twin in agent.function.prior_parts for parameter in twin.parameters()]
-        before, priors = copied(agent.function), [parameter.clone() for parameter in frozen]
+        before, priors = copy_buffers(agent.function), [parameter.clone() for parameter in frozen]
         learn(agent, lanes=(0, 2))
     for stack, old in zip(agent.function.stacks, before):
         moved = stack.view_parameters((stack.buffer[0] != old[0]).float())
@@ -55,7 +55,7 @@ def check_learning(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     )
 
 
-def copied(function: IndexedValue) -> list[Tensor]:
+def copy_buffers(function: IndexedValue) -> list[Tensor]:
     return [stack.buffer.clone() for stack in function.stacks]
 
 
@@ -72,22 +72,19 @@ def learn(agent: Any, lanes: Sequence[int], updates: int = UPDATES) -> dict[str,
     return losses
 
 
-def check_compiled(subject: Subject, options: Options, parts: dict[str, Any]) -> None:
-    """The update step, traced by torch.compile, learns the same within rounding."""
-    if not options.compile:
-        return
+def check_kernels(subject: Subject, options: Options, parts: dict[str, Any]) -> None:
+    """The kernels, where they can execute it, learn the same as PyTorch within rounding."""
     spec = options.specs()[-1]
     tame = {"adam_epsilon": 1e-3}  # lest Adam blows rounding up to the size of a step
-    eager, compiled = (agent_of(spec, (0, 1), parts | tame) for _ in range(2))
-    learner = compiled.learner
-    torch.compiler.reset()  # what was compiled for other components counts against a limit
-    learner.compiled = CompiledUpdate(compiled.function, compiled.objective, learner.adam, options.backend)
-    with subject.trying("under compile = True"):
-        found, expected = (learn(agent, lanes=(0, 1), updates=2) for agent in (compiled, eager))
-    pairs = [*zip(copied(compiled.function), copied(eager.function)), *zip(found.values(), expected.values())]
+    native = agent_of(spec, (0, 1), parts | tame)
+    with without_kernels():
+        plain = agent_of(spec, (0, 1), parts | tame)
+    with subject.attempt("with native kernels"):
+        found, expected = (learn(agent, lanes=(0, 1), updates=2) for agent in (native, plain))
+    pairs = [*zip(copy_buffers(native.function), copy_buffers(plain.function)), *zip(found.values(), expected.values())]
     subject.require(
         all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) for one, other in pairs),
-        "learns something else under compile = True",
+        "learns something else with native kernels than with PyTorch",
         "let forward, values and loss be functions of tensors alone, with no branch on what is in them and no state "
         "that they change",
     )

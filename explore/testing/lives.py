@@ -17,7 +17,7 @@ from explore._running.visits import beliefs
 from explore._storage.checkpoints import Checkpoints
 from explore.interfaces import Spec
 from explore.streams import stream
-from explore.testing.promises import Subject, difference, listed
+from explore.testing.promises import Subject, difference, join_names
 
 SEED, COMPANIES = 3, ((9, 3), (0, 1, 2, 3, 4, 5, 6))
 EPISODES, CUT = 6, 3
@@ -31,13 +31,13 @@ def experiment(environment: Any, agent: Any, seeds: Sequence[int]) -> Experiment
 
 def check_company(subject: Subject, environment: Any, agent: Any) -> None:
     """A seed gives the same episodes, and believes the same in the end, whichever seeds run beside it."""
-    alone, believed = _lived(environment, agent, [SEED])
+    alone, believed = _live(environment, agent, [SEED])
     for company in COMPANIES:
-        rows, beliefs_there = _lived(environment, agent, company)
+        rows, beliefs_there = _live(environment, agent, company)
         where = _first_difference(alone, rows) or difference(believed, beliefs_there)
         subject.require(
             not where,
-            f"gives seed {SEED} other results beside seeds {listed(company)} than alone ({where})",
+            f"gives seed {SEED} other results beside seeds {join_names(company)} than alone ({where})",
             "nothing may be computed or kept across the first axis, and a lane that waits (its generator is None, or "
             "it is not active) must draw no random numbers",
         )
@@ -45,7 +45,7 @@ def check_company(subject: Subject, environment: Any, agent: Any) -> None:
 
 def check_resume(subject: Subject, environment: Any, agent: Any) -> None:
     """Six episodes in one go are three, a checkpoint, and three more with everything newly built."""
-    with subject.trying("when a run is to be resumed"):
+    with subject.attempt("when a run is to be resumed"):
         whole = experiment(environment, agent, (0, 1))
         rows = [row for new in whole.train() for row in new]
         first = experiment(environment, agent, (0, 1))
@@ -66,7 +66,7 @@ def check_resume(subject: Subject, environment: Any, agent: Any) -> None:
     )
 
 
-def _lived(environment: Any, agent: Any, seeds: Sequence[int]) -> tuple[list[Row], dict[str, np.ndarray]]:
+def _live(environment: Any, agent: Any, seeds: Sequence[int]) -> tuple[list[Row], dict[str, np.ndarray]]:
     """The rows of one of the seeds, and what it believes in the end."""
     run = experiment(environment, agent, seeds)
     rows = [row for new in run.train() for row in new if row["seed"] == SEED]

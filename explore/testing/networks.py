@@ -18,17 +18,25 @@ from explore.streams import stream
 from explore.testing import toy
 from explore.testing.bonuses import check_memories
 from explore.testing.indices import DRAWS, check_index, check_index_is_held, check_moments, check_scales
-from explore.testing.learning import agent_of, check_compiled, check_learning, learn
+from explore.testing.learning import agent_of, check_kernels, check_learning, learn
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, listed, tried
+from explore.testing.promises import (
+    LANES_APART,
+    STANDARD,
+    Options,
+    Subject,
+    join_names,
+    shorten_traceback,
+    try_component,
+)
 
 BATCHES = (1, 2, 5, 17)
 
 
-@brief
+@shorten_traceback
 def check_value(cls: type[ValueNetwork], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a value network keeps all promises of its slot."""
-    with tried("value", cls, parameters) as subject:
+    with try_component("value", cls, parameters) as subject:
         # As an ensemble: the network has more lanes than there are seeds.
         ensemble = partial(toy.part("uncertainty.Ensemble"), size=2)
         parts = toy.bsp() | {"uncertainty": ensemble} | options.agent | {"value": subject.build}
@@ -36,13 +44,13 @@ def check_value(cls: type[ValueNetwork], options: Options = STANDARD, /, **param
             _check_outputs(subject, spec, parts)
             _check_layers(subject, spec, parts)
             _check_networks(subject, spec, parts)
-        check_compiled(subject, options, parts)
+        check_kernels(subject, options, parts)
 
 
-@brief
+@shorten_traceback
 def check_uncertainty(cls: type[UncertaintyModule], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an uncertainty module keeps all promises of its slot."""
-    with tried("uncertainty", cls, parameters) as subject:
+    with try_component("uncertainty", cls, parameters) as subject:
         parts = toy.bsp() | options.agent | {"uncertainty": subject.build}
         for spec in options.specs():
             _check_outputs(subject, spec, parts)
@@ -53,7 +61,7 @@ def check_uncertainty(cls: type[UncertaintyModule], options: Options = STANDARD,
                     check_moments(subject, function, number)
                     check_scales(subject, function, number)
             _check_networks(subject, spec, parts)
-        check_compiled(subject, options, parts)
+        check_kernels(subject, options, parts)
 
 
 def _function(spec: Spec, seeds: Sequence[int], parts: dict[str, Any]) -> IndexedValue:
@@ -68,7 +76,7 @@ def _function(spec: Spec, seeds: Sequence[int], parts: dict[str, Any]) -> Indexe
 
 def _check_outputs(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     for lanes in (1, 2, 7):
-        with subject.trying(f"with {lanes} lanes and observations of shape {[*spec.observation.shape]}"):
+        with subject.attempt(f"with {lanes} lanes and observations of shape {[*spec.observation.shape]}"):
             function = _function(spec, range(lanes), parts)
             check_values(function)  # as the core does before a run: shapes, signs, lanes
             for batch in BATCHES:
@@ -83,7 +91,7 @@ def _check_networks(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None
     _check_state(subject, spec, parts)
     check_index_is_held(subject, spec, parts)
     walk, agent = partial(toy.Walk, spec=spec), toy.indexed(**parts)
-    with subject.trying("in an agent that acts and learns"):
+    with subject.attempt("in an agent that acts and learns"):
         check_company(subject, walk, agent)
     check_resume(subject, walk, agent)
 
@@ -152,7 +160,7 @@ def _check_lanes(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
             for (name, expected), found in zip(_outputs(alone, batch).items(), _outputs(function, batch).values()):
                 subject.require(
                     torch.equal(expected[0], found[lane]),
-                    f"gives seed {SEED} other {name} beside seeds {listed(company)} than alone, or other last bits",
+                    f"gives seed {SEED} other {name} beside seeds {join_names(company)} than alone, or other last bits",
                     f"{LANES_APART}; and mark with @explore.nn.exact only what its documentation says",
                 )
     function = _function(spec, range(3), parts)
@@ -168,7 +176,7 @@ def _check_lanes(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
 
 
 def _check_state(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
-    with subject.trying("when its state is saved and put back"):
+    with subject.attempt("when its state is saved and put back"):
         agent, other = (agent_of(spec, seeds, parts) for seeds in ((0, 1), (5, 6)))
         learn(agent, lanes=(0, 1), updates=2)
         other.function.load_state_dict(copy.deepcopy(agent.function.state_dict()))
@@ -195,6 +203,6 @@ def _check_layers(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
     subject.require(isinstance(layers[-1], Linear), "has a last layer that is no explore.nn.Linear", advice)
     obs = make_up_observations(spec, [stream(seed, "made up") for seed in (0, 1)], 4)
     *body, last = layers
-    with subject.trying("layer by layer"), torch.no_grad():
+    with subject.attempt("layer by layer"), torch.no_grad():
         same = torch.allclose(last(apply_hidden(body, obs)), network(obs), atol=1e-5)
     subject.require(same, "gives other values layer by layer than as a whole", advice)

@@ -16,34 +16,34 @@ from explore._learning.preflight import make_up_batch, make_up_observations
 from explore.interfaces import Objective, Schedule, Spec
 from explore.streams import stream
 from explore.testing import toy
-from explore.testing.learning import agent_of, check_compiled, copied, learn
+from explore.testing.learning import agent_of, check_kernels, copy_buffers, learn
 from explore.testing.lives import check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, shorten_traceback, try_component
 
 ROWS = 7
 
 
-@brief
+@shorten_traceback
 def check_objective(cls: type[Objective], options: Options = STANDARD, /, **bound: Any) -> None:
     """Raises `Nonconformance` unless an objective keeps all promises of its slot.
 
     It is tried on every built-in uncertainty module that its `check` accepts, or on
     `options.agent["uncertainty"]`.
     """
-    with tried("objective", cls, bound) as subject:
-        accepted = list(_accepted(subject, options))
+    with try_component("objective", cls, bound) as subject:
+        accepted = list(_list_accepted(subject, options))
         for parts in accepted:
             for spec in options.specs():
-                with subject.trying(f"on {_names(parts['uncertainty'])}"):
+                with subject.attempt(f"on {_names(parts['uncertainty'])}"):
                     _check_losses(subject, spec, parts)
                     _check_gradients(subject, spec, parts)
                     check_company(subject, partial(toy.Walk, spec=spec), toy.indexed(**parts))
         for spec in options.specs():
             check_resume(subject, partial(toy.Walk, spec=spec), toy.indexed(**accepted[0]))
-        check_compiled(subject, options, accepted[0])
+        check_kernels(subject, options, accepted[0])
 
 
-def _accepted(subject: Subject, options: Options) -> Iterator[dict[str, Any]]:
+def _list_accepted(subject: Subject, options: Options) -> Iterator[dict[str, Any]]:
     """The parts of agents that the objective takes."""
     modules = [_small(one.cls) for one in toy.components().values() if one.slot == "uncertainty"]
     candidates = [*modules, [toy.pins()["uncertainty"], toy.bsp()["uncertainty"]]]
@@ -90,8 +90,8 @@ def _check_losses(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         prepared = subject.build().prepare(phase)
         for name, tensors in prepared.items():
             for tensor in tensors if isinstance(tensors, tuple) else (tensors,):
-                _check_prepared(subject, name, tensor, lanes)
-        before = copied(agent.function)
+                _check_prepared(subject, name, tensor)
+        before = copy_buffers(agent.function)
         losses = learn(agent, range(lanes), updates=2)
         for name in agent.objective.losses:
             subject.require(
@@ -107,12 +107,7 @@ def _check_losses(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         )
 
 
-def _check_prepared(subject: Subject, name: str, tensor: Tensor, lanes: int) -> None:
-    subject.require(
-        tensor.dim() >= 2 and len(tensor) in (1, lanes) and tensor.shape[1] in (1, ROWS),
-        f"prepares {name} of shape {[*tensor.shape]} for {ROWS} transitions of {lanes} seeds",
-        "it must be [lanes, batch, ...], as it is cut into minibatches along the second axis",
-    )
+def _check_prepared(subject: Subject, name: str, tensor: Tensor) -> None:
     subject.require(
         not tensor.requires_grad,
         f"prepares {name} with a gradient",
@@ -136,13 +131,13 @@ def _check_gradients(subject: Subject, spec: Spec, parts: dict[str, Any]) -> Non
     )
 
 
-@brief
+@shorten_traceback
 def check_schedule(cls: type[Schedule], options: Options = STANDARD, /, **bound: Any) -> None:
     """Raises `Nonconformance` unless a schedule keeps all promises of its slot."""
-    with tried("schedule", cls, bound) as subject:
+    with try_component("schedule", cls, bound) as subject:
         shares = [number / 20 for number in range(21)]
         schedule = subject.build()
-        with subject.trying("when it is called with a share from 0 to 1"):
+        with subject.attempt("when it is called with a share from 0 to 1"):
             values = [schedule(share) for share in shares]
             backwards = [subject.build()(share) for share in reversed(shares)][::-1]
             again = [schedule(share) for share in shares]

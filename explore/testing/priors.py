@@ -10,13 +10,13 @@ import torch
 from explore.interfaces import Prior
 from explore.testing import toy
 from explore.testing.lives import check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, tried
+from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, shorten_traceback, try_component
 
 
-@brief
+@shorten_traceback
 def check_prior(cls: type[Prior], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a prior keeps all promises of its slot."""
-    with tried("prior", cls, parameters) as subject:
+    with try_component("prior", cls, parameters) as subject:
         prior = subject.build()
         for network in ("value", "uncertainty") if prior.has_twin else ():
             _check_join(subject, prior, network)
@@ -35,7 +35,7 @@ def _check_join(subject: Subject, prior: Prior, network: str) -> None:
     for lanes in (1, 2, 7):
         trained, frozen = (torch.randn(lanes, 5, 3, 4, generator=generator).abs() for _ in range(2))
         before = trained.clone(), frozen.clone()
-        with subject.trying("in join"):
+        with subject.attempt("in join"):
             joined = prior.join(trained, frozen, network)
             again = prior.join(trained, frozen, network)
         subject.require(

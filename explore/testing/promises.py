@@ -48,30 +48,22 @@ class Nonconformance(AssertionError):
 class Options:
     """How a component is tried; the second argument of a check, so that no parameter's name is taken.
 
-    `observations` are those it takes: "integers" (one-hot), "floats", or observation specs. With `compile`
-    the update step is traced as for `agent.Indexed.compile = True` and run without the code that torch would
-    generate, a second or two; "inductor" generates it too, and takes ten times as long. `agent` holds
+    `observations` are those it takes: "integers" (one-hot), "floats", or observation specs. `agent` holds
     parameters of `agent.Indexed`, by gin's names, for what a component needs beside it. `environments` are
     for agents: classes, or partials of them, of which at least one must be accepted.
     """
 
     observations: Sequence[str | dm_env.specs.Array] = ("integers", "floats")
-    compile: bool | str = True
     agent: dict[str, Any] = field(default_factory=dict)
     environments: Sequence[Callable[..., dm_env.Environment]] = ()
 
     def __post_init__(self) -> None:
         if not self.observations or any(isinstance(one, str) and one not in KINDS for one in self.observations):
-            raise ValueError(f"observations must be some of {listed(KINDS)} or specs, got {self.observations!r}")
+            raise ValueError(f"observations must be some of {join_names(KINDS)} or specs, got {self.observations!r}")
 
     def specs(self) -> list[Spec]:
         """What a network gets to know of environments with these observations."""
         return [KINDS[one] if isinstance(one, str) else Spec(one, toy.ACTIONS) for one in self.observations]
-
-    @property
-    def backend(self) -> str:
-        """What torch.compile does with what it has traced."""
-        return self.compile if isinstance(self.compile, str) else "aot_eager"
 
 
 STANDARD = Options()
@@ -98,15 +90,15 @@ class Subject:
         taken = [name for name in arguments if name in SUPPLIED]
         self.require(
             tuple(taken) == supplied == tuple(arguments[: len(supplied)]),
-            f"takes {listed(taken)} from the core, which supplies {listed(supplied)} to a component of this slot",
-            f"its constructor must take {listed(supplied)} before its own parameters" if supplied else "drop them",
+            f"takes {join_names(taken)} from the core, which supplies {join_names(supplied)} to such components",
+            f"its constructor must take {join_names(supplied)} before its own parameters" if supplied else "drop them",
         )
         for name in bound:
-            self.require(name in known, f"has no parameter {name!r}", f"it has {listed(list(known))}")
+            self.require(name in known, f"has no parameter {name!r}", f"it has {join_names(list(known))}")
         missing = [name for name, one in known.items() if one.required and name not in bound]
         example = ", ".join(f"{name}=..." for name in missing)
         self.require(
-            not missing, f"needs a value for {listed(missing)}", f"call check_{self.slot}({self.name}, {example})"
+            not missing, f"needs a value for {join_names(missing)}", f"call check_{self.slot}({self.name}, {example})"
         )
 
     def require(self, ok: bool, wrong: str, remedy: str) -> None:
@@ -115,8 +107,8 @@ class Subject:
             raise Nonconformance(f"{self.name} {wrong}: {remedy}")
 
     @contextmanager
-    def trying(self, what: str) -> Iterator[None]:
-        """Whatever goes wrong inside is the component's, and told as such."""
+    def attempt(self, what: str) -> Iterator[None]:
+        """Reports what is raised inside as a failure of the component."""
         try:
             yield
         except Nonconformance:
@@ -133,14 +125,14 @@ class Subject:
 
 
 @contextmanager
-def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
-    """A component to be tried with one thread, as a run has, and with its hands off everybody's generators."""
-    toy.components()  # importing them all may draw from somebody's generator
+def try_component(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
+    """Tries a component with one thread, as in a run, and checks that it leaves the global generators alone."""
+    toy.components()  # importing them all may draw from a global generator
     subject = Subject(slot, cls, bound)
     threads, before = torch.get_num_threads(), capture(global_generators(), "generators")
     torch.set_num_threads(1)
     try:
-        with subject.trying("as the core uses it"), warnings.catch_warnings():
+        with subject.attempt("as the core uses it"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", HARMLESS)  # again, as pytest has filters of its own
             yield subject
     finally:
@@ -148,10 +140,10 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
         after = capture(global_generators(), "generators")
         used = [name for name, state in after.items() if difference(state, before[name])]
         restore(global_generators(), before, "generators")
-        # Also if something else went wrong: random numbers of everybody are most likely why.
+        # Also if something else went wrong: global random numbers are the most likely cause.
         subject.require(
             not used or slot == "launcher",  # which is no part of a run
-            f"draws from the global generator of {listed(used)}, which ties seeds together",
+            f"draws from the global generator of {join_names(used)}, which ties seeds together",
             "take random numbers from np.random.default_rng(seed), with the seed it is built with"
             if slot == "environment"
             else "take random numbers from what the core passes (generators, streams, seed) with explore.streams, "
@@ -159,8 +151,8 @@ def tried(slot: str, cls: Any, bound: Mapping[str, Any]) -> Iterator[Subject]:
         )
 
 
-def brief(check: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """A check whose complaints do not show their way through the kit, but where the component itself has failed."""
+def shorten_traceback(check: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """Leaves this package out of the traceback of a check, which then ends where the component failed."""
 
     @functools.wraps(check)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
@@ -196,5 +188,5 @@ def _bits(leaf: Any) -> Any:
     return type(leaf), repr(leaf)  # which tells -0.0 from 0.0, and NaN from nothing
 
 
-def listed(names: Iterable[Any]) -> str:
+def join_names(names: Iterable[Any]) -> str:
     return ", ".join(map(str, names)) or "nothing"

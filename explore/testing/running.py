@@ -19,7 +19,7 @@ from explore._storage.run_writer import RunWriter
 from explore.errors import Interrupted
 from explore.interfaces import Launcher, News, Observer, Task
 from explore.testing import toy
-from explore.testing.promises import STANDARD, Options, Subject, brief, listed, tried
+from explore.testing.promises import STANDARD, Options, Subject, join_names, shorten_traceback, try_component
 
 EPISODES, CUT = 4, 2
 LONG = 1_000  # episodes of a run that takes some seconds
@@ -36,19 +36,19 @@ class _Stop(Observer):
             raise KeyboardInterrupt
 
 
-@brief
+@shorten_traceback
 def check_observer(cls: type[Observer], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless an observer keeps all promises of its slot.
 
     It watches a run that is interrupted, and, newly built, how it goes on to its end.
     """
-    with tried("observer", cls, parameters) as subject, tempfile.TemporaryDirectory() as folder:
+    with try_component("observer", cls, parameters) as subject, tempfile.TemporaryDirectory() as folder:
         registry = Registry()  # of nothing but what is tried, to be blamed if it fails
         registry.components[subject.name] = Component(
             "observer", subject.name, subject.cls, subject.cls.__module__, "explore.testing"
         )
         unwatched, _ = _run(Path(folder, "unwatched"), registry, [])
-        with subject.trying("when it watches a run"):
+        with subject.attempt("when it watches a run"):
             whole, _ = _run(Path(folder, "whole"), registry, [subject.build])
             parts, status = _run(Path(folder, "parts"), registry, [subject.build, _Stop])
         subject.require(
@@ -56,7 +56,7 @@ def check_observer(cls: type[Observer], options: Options = STANDARD, /, **parame
             f"lets a run that is interrupted end as {status!r}",
             "let KeyboardInterrupt pass",
         )
-        with subject.trying("when it watches how a run goes on"):
+        with subject.attempt("when it watches how a run goes on"):
             parts, _ = _resume(Path(folder, "parts"), registry, [subject.build])
         for rows, what in ((whole, "a run"), (parts, "a run that goes on")):
             subject.require(
@@ -102,12 +102,12 @@ def _rows(folder: Path) -> list[str]:
     return [line.rpartition(",")[0] for line in (folder / "episodes.csv").read_text().splitlines()]
 
 
-@brief
+@shorten_traceback
 def check_launcher(cls: type[Launcher], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a launcher keeps all promises of its slot; it starts some processes."""
-    with tried("launcher", cls, parameters) as subject, tempfile.TemporaryDirectory() as name:
+    with try_component("launcher", cls, parameters) as subject, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with subject.trying("when it launches tasks"):
+        with subject.attempt("when it launches tasks"):
             launcher = subject.build()
             _check_tasks(subject, launcher, folder)
             _check_close(subject, launcher, folder)
@@ -178,7 +178,7 @@ def _check_close(subject: Subject, launcher: Launcher, folder: Path) -> None:
 def _check_nothing_runs(subject: Subject, tasks: Sequence[Task], when: str) -> None:
     running = [task.name for task in tasks if task.folder.exists() and files.is_locked(task.folder)]
     subject.require(
-        not running, f"leaves {listed(running)} running {when}", "end what runs, and wait for it, in a `finally`"
+        not running, f"leaves {join_names(running)} running {when}", "end what runs, and wait for it, in a `finally`"
     )
 
 

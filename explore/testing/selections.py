@@ -14,20 +14,28 @@ from explore.interfaces import Beliefs, Index, Selection, Spec, select_actions
 from explore.streams import Generators, stream
 from explore.testing import toy
 from explore.testing.lives import COMPANIES, SEED, check_company, check_resume
-from explore.testing.promises import LANES_APART, STANDARD, Options, Subject, brief, listed, tried
+from explore.testing.promises import (
+    LANES_APART,
+    STANDARD,
+    Options,
+    Subject,
+    join_names,
+    shorten_traceback,
+    try_component,
+)
 
 PROGRESS = (0.0, 0.5, 1.0)
 WAITING = "draw with explore.streams.uniform, normal or integers, which leave lanes out whose generator is None"
 
 
-@brief
+@shorten_traceback
 def check_selection(cls: type[Selection], options: Options = STANDARD, /, **parameters: Any) -> None:
     """Raises `Nonconformance` unless a selection keeps all promises of its slot.
 
     It is tried in acting, targets and evaluation, on PINs, an ensemble and a single value function, or on
     `options.agent["uncertainty"]`.
     """
-    with tried("selection", cls, parameters) as subject:
+    with try_component("selection", cls, parameters) as subject:
         modules = {"PINs": toy.pins(), "an ensemble": toy.bsp()}
         modules["a single value function"] = toy.bsp() | {"uncertainty": toy.part("uncertainty.Deterministic")}
         if "uncertainty" in options.agent:
@@ -36,7 +44,7 @@ def check_selection(cls: type[Selection], options: Options = STANDARD, /, **para
         for name, parts in modules.items():
             for spec in options.specs():
                 together = parts | options.agent | uses
-                with subject.trying(f"on {name}"):
+                with subject.attempt(f"on {name}"):
                     _check_choices(subject, spec, together)
                     walk, agent = partial(toy.Walk, spec=spec), toy.indexed(**together)
                     check_company(subject, walk, agent)
@@ -49,11 +57,11 @@ def _check_choices(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         together, lane = _choices(subject, spec, company, parts), company.index(SEED)
         subject.require(
             all(torch.equal(one[0], other[lane]) for one, other in zip(alone, together)),
-            f"picks other actions for seed {SEED} beside seeds {listed(company)} than alone",
+            f"picks other actions for seed {SEED} beside seeds {join_names(company)} than alone",
             f"{LANES_APART}, and {WAITING}",
         )
         awake = [seed if seed == SEED else None for seed in company]
-        with subject.trying("where a generator is None, as of a lane that waits"):
+        with subject.attempt("where a generator is None, as of a lane that waits"):
             waiting = _choices(subject, spec, company, parts, awake)
         subject.require(
             all(torch.equal(one[0], other[lane]) for one, other in zip(alone, waiting)),
@@ -92,7 +100,7 @@ def _check_actions(subject: Subject, actions: Tensor, function: IndexedValue) ->
     subject.require(
         not actions.is_floating_point() and actions.dtype != torch.bool,
         f"selects actions of type {actions.dtype}",
-        "they must be whole numbers, such as argmax gives",
+        "they must be integers, such as argmax gives",
     )
     low, high = int(actions.min()), int(actions.max())
     subject.require(

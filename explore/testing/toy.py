@@ -23,7 +23,7 @@ class Walk(dm_env.Environment):
     """Random observations and rewards; episodes last 2 to 7 steps, every third is cut, the others terminal."""
 
     def __init__(self, seed: int, spec: Spec = FLOATS):
-        self.spec, self.random, self.episodes = spec, np.random.RandomState(seed), 0
+        self.spec, self.random, self.episodes = spec, np.random.RandomState(seed % 2**32), 0
 
     def reset(self) -> dm_env.TimeStep:
         self.episodes += 1
@@ -60,18 +60,18 @@ class Dice(Agent):
         pass
 
     def act(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-        return self._thrown("acting", active)
+        return self._draw_actions("acting", active)
 
     def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
         pass
 
     def evaluate(self, observations: np.ndarray, active: Sequence[bool]) -> Sequence[int]:
-        return self._thrown("evaluation", active)
+        return self._draw_actions("evaluation", active)
 
     def policy(self, observations: np.ndarray) -> np.ndarray:
         return np.full((len(self.streams), len(observations), self.num_actions), 1 / self.num_actions)
 
-    def _thrown(self, use: str, active: Sequence[bool]) -> list[int]:
+    def _draw_actions(self, use: str, active: Sequence[bool]) -> list[int]:
         return [int(g.integers(self.num_actions)) if on else 0 for g, on in zip(self.streams[use], active)]
 
 

@@ -1,5 +1,7 @@
 """The checks of explore.testing: one for each slot, and every built-in component passes its own."""
 
+from dataclasses import replace
+
 import pytest
 from building import PINS
 from explore_plugins.softplus_heads import SoftplusHeads
@@ -8,7 +10,7 @@ from sample_components import QUICK
 import explore.testing
 from explore._config.discovery import discover
 from explore.interfaces import BASE_CLASSES
-from explore.testing import Options, check_environment, check_uncertainty
+from explore.testing import check_environment, check_uncertainty
 
 NEEDED = {
     "schedule.Constant": {"value": 0.5},
@@ -17,9 +19,8 @@ NEEDED = {
     "environment.CartpoleSwingup": {"max_time": 0.5},
     "agent.Indexed": PINS,
 }
-COMPILED = ("value.MLP", "uncertainty.SoftplusHeads", "uncertainty.Hypermodel", "objective.SampledTD")
-"""Tried with compile = True, which is slow: one or two of each slot whose code is in the update step."""
-SLOW = (*COMPILED, "launcher.Local")
+OBSERVATIONS = {"bonus.VisitCounts": ["integers"], "bonus.Features": ["floats"]}
+"""Of components that refuse others."""
 BUILT_INS = {name: one for name, one in discover().components.items() if one.source == "built in"}
 
 
@@ -32,7 +33,7 @@ def test_there_is_a_check_for_every_slot():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+        pytest.param(name, marks=pytest.mark.slow) if name == "launcher.Local" else name
         for name in BUILT_INS
         if name != "launcher.Ray"  # see test_launchers.py
     ],
@@ -41,7 +42,7 @@ def test_a_built_in_component_keeps_every_promise(name):
     if name == "observer.TensorBoard":
         pytest.importorskip("tensorboard")
     component = BUILT_INS[name]
-    options = Options() if name in COMPILED else QUICK
+    options = replace(QUICK, observations=OBSERVATIONS.get(name, QUICK.observations))
     getattr(explore.testing, f"check_{component.slot}")(component.cls, options, **NEEDED.get(name, {}))
 
 

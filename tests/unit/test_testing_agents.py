@@ -30,7 +30,7 @@ class ShortColumns(Dice):
 
 
 class ThrowsForAll(Dice):
-    def _thrown(self, use, active):
+    def _draw_actions(self, use, active):
         return [int(g.integers(self.num_actions)) for g in self.streams[use]]
 
 

@@ -9,7 +9,7 @@ from explore.interfaces import Bonus, Memory, Signs
 from explore.nn import MLP, zeros
 from explore.testing import Nonconformance, Options, check_bonus, check_uncertainty
 
-CELLS = Options(observations=["integers"], compile=False)
+CELLS = Options(observations=["integers"])
 
 
 class Rewards(Bonus):

@@ -104,8 +104,86 @@ class WrongModel(Stroll):
         return Model(np.arange(63).reshape(7, 9), chances, np.zeros((7, 9, 3)), np.full(9, 1 / 9))
 
 
+class SmallSeeds(Stroll):
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        np.random.RandomState(seed)
+
+
+class InOneCall(Stroll):
+    """Has a batch form that keeps every promise."""
+
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        for lane in lanes:
+            timestep = environments[lane].step(actions[lane])
+            timesteps.observations[lane], timesteps.rewards[lane] = timestep.observation, timestep.reward
+            if timestep.last():
+                timesteps.end(lane, timestep.discount)
+
+
+class EveryLane(InOneCall):
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        InOneCall.step_lanes(environments, actions, range(len(actions)), timesteps)
+
+
+class NeverCut(InOneCall):
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        InOneCall.step_lanes(environments, actions, lanes, timesteps)
+        timesteps.discounts[timesteps.last] = 0.0
+
+
+class NeverOver(InOneCall):
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        InOneCall.step_lanes(environments, actions, lanes, timesteps)
+        timesteps.last[:] = False
+
+
+class Rounded(InOneCall):
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        InOneCall.step_lanes(environments, actions, lanes, timesteps)
+        timesteps.rewards[:] = timesteps.rewards.astype(np.float32)
+
+
+class OfOthers(InOneCall):
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        InOneCall.step_lanes(environments, actions, lanes, timesteps)
+        timesteps.observations[:] = timesteps.observations[::-1].copy()
+
+
+class KeepsItElsewhere(InOneCall):
+    """Leaves out what nobody sees in its timesteps."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        return super().step(action)
+
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        before = [environment.steps for environment in environments]
+        InOneCall.step_lanes(environments, actions, lanes, timesteps)
+        for environment, steps in zip(environments, before):
+            environment.steps = steps
+
+
+class NoBatch(InOneCall):
+    @staticmethod
+    def step_lanes(environments, actions):
+        pass
+
+
 def test_an_environment_that_keeps_its_promises_passes():
     check_environment(Stroll)
+    check_environment(InOneCall)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +203,14 @@ def test_an_environment_that_keeps_its_promises_passes():
             InAClosure,
             "InAClosure does not continue the same when its state is restored on a new one; give it",
         ),
+        (SmallSeeds, f"SmallSeeds, when its seed is as large as {2**70}: Seed must be between 0"),
+        (EveryLane, "EveryLane gives other observations and rewards.* when lanes are stepped in one call: step_lanes"),
+        (NeverCut, "NeverCut gives other discounts when lanes are stepped in one call"),
+        (NeverOver, "NeverOver gives other last when lanes are stepped in one call"),
+        (Rounded, "Rounded gives other rewards when lanes are stepped in one call"),
+        (OfOthers, "OfOthers gives other observations when lanes are stepped in one call"),
+        (KeepsItElsewhere, r"KeepsItElsewhere is in another state after step_lanes than after step \(.*steps\): keep"),
+        (NoBatch, "NoBatch fails when lanes are stepped in one call.*: TypeError"),
         (WrongModel, "WrongModel has an episode of . steps, but a model of 7 stages|WrongModel shows observation"),
         (judged(episode=raising), r"Judged fails when Strict judges it.*: RuntimeError: no verdict"),
         (judged(columns=("style",)), r"has a judge that gives the columns \[\] of an episode, but names \['style'\]"),

@@ -156,4 +156,4 @@ def test_an_uncertainty_module_that_breaks_a_promise_is_reported(cls, message):
 
 def test_a_module_that_looks_inside_the_value_network_needs_one_that_shows_its_layers():
     with pytest.raises(Nonconformance, match=r"Hypermodel looks at the layers of the value network, which value.Net"):
-        check_uncertainty(Hypermodel, Options(agent={"value": Net}, compile=False))
+        check_uncertainty(Hypermodel, Options(agent={"value": Net}))

@@ -75,7 +75,7 @@ class KeepsCount(SampledTD):
         (Shared, "Shared mixes lanes: the loss of one seed has a gradient in another's network"),
         (NoGradient, "NoGradient trains nothing: its loss has no gradient: loss must depend on `features`"),
         (Logarithm, "Logarithm gives loss that is not finite"),
-        (Flattens, r"Flattens prepares extra of shape \[7\] for 7 transitions of 1 seeds: it must be \[lanes, batch"),
+        (Flattens, r"Flattens prepares extra of shape \[4\] for 4 transitions of \d seeds: it must be \[lanes, batch"),
         (Shaky, "Shaky draws from the global generator of torch"),
         (Picky, r"Picky accepts none of .* needs uncertainty.Directions\): name what it needs with Options\(agent="),
         (KeepsCount, "KeepsCount does not go on as it would have after a run is resumed"),
@@ -88,7 +88,7 @@ def test_an_objective_that_breaks_a_promise_is_reported(cls, message):
 
 
 def test_an_objective_may_need_a_certain_module():
-    check_objective(Picky, Options(agent={"uncertainty": Directions}, compile=False))
+    check_objective(Picky, Options(agent={"uncertainty": Directions}))
 
 
 class Stumbles(Schedule):

@@ -38,8 +38,8 @@ def test_an_error_shows_where_the_component_failed_and_no_frames_of_the_check():
 
 
 def test_a_component_need_not_take_every_observation():
-    check_value(FloatsOnly, Options(observations=["floats"], compile=False))
-    check_value(Net, Options(observations=[specs.Array((3, 1, 2), np.float32)], compile=False))
+    check_value(FloatsOnly, Options(observations=["floats"]))
+    check_value(Net, Options(observations=[specs.Array((3, 1, 2), np.float32)]))
 
 
 def test_observations_of_an_unknown_kind_are_refused():

@@ -64,7 +64,7 @@ class Uneven(SampledArgmax):
     ("cls", "message"),
     [
         (FromOne, "FromOne selects action 3 of 3: actions are numbered from 0"),
-        (Floats, "Floats selects actions of type torch.float32: they must be whole numbers"),
+        (Floats, "Floats selects actions of type torch.float32: they must be integers"),
         (EveryDraw, r"EveryDraw selects actions of shape \[1, 1, 4\], expected \[lanes, batch, draws or 1\]"),
         (Reckless, "Reckless draws from the global generator of torch"),
         (Majority, "Majority picks other actions for seed 3 beside seeds 9, 3 than alone: let no mean"),

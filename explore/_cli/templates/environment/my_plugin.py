@@ -37,7 +37,7 @@ class MyPlugin(dm_env.Environment):
         if not 0 <= slip < 1:
             raise ValueError(f"slip must be at least 0 and below 1, got {slip!r}")
         self.length, self.slip = length, slip
-        self.random = np.random.RandomState(seed)
+        self.random = np.random.default_rng(seed)
         self.cell, self.steps, self.over = 0, 0, True
 
     def reset(self):
@@ -47,7 +47,7 @@ class MyPlugin(dm_env.Environment):
     def step(self, action):
         if self.over:
             return self.reset()
-        right = action == 1 and self.random.random_sample() >= self.slip
+        right = action == 1 and self.random.random() >= self.slip
         self.cell, self.steps = max(self.cell + (1 if right else -1), 0), self.steps + 1
         goal = self.cell == self.length - 1
         self.over = goal or self.steps == 2 * self.length
