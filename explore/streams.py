@@ -6,19 +6,42 @@ seeds run beside it, and a new use of randomness does not disturb the others.
 
 from __future__ import annotations
 
+import math
 import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Generators", "Streams", "global_generators", "integer_seed", "integers", "normal", "stream", "uniform"]
+from explore._native.library import NotAvailable, load_library
+
+__all__ = [
+    "Generators", "PlannedDraws", "Streams", "global_generators", "integer_seed", "integers", "normal", "stream",
+    "uniform",
+]  # fmt: skip
 
 Generators = Sequence[np.random.Generator | None]
 """One generator per lane; None for a lane that waits, whose draws are zeros."""
+
+
+class PlannedDraws(Sequence[None]):
+    """Stands for the generator of one lane while a function is recorded: `take` gives what will be drawn later.
+
+    It can be used with `uniform`, `normal` and `integers` only.
+    """
+
+    def __init__(self, take: Callable[..., Tensor]):
+        self.take = take
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, lane: Any) -> Any:
+        raise TypeError("random numbers that are not drawn by uniform, normal or integers of explore.streams")
 
 
 def stream(seed: int, *names: str | int) -> np.random.Generator:
@@ -69,20 +92,48 @@ def global_generators() -> dict[str, Any]:
 
 def uniform(generators: Generators, *shape: int) -> Tensor:
     """Uniform numbers in [0, 1), float32 `[lanes, *shape]`."""
-    return _stacked(generators, lambda g: g.random(shape, dtype=np.float32), shape, np.float32)
+    if isinstance(generators, PlannedDraws):
+        return generators.take(uniform, *shape)
+    if (fill := _find_fill()) is not None:
+        return _fill(fill, generators, shape, 0)
+    return _stack(generators, lambda g: g.random(shape, dtype=np.float32), shape, np.float32)
 
 
 def normal(generators: Generators, *shape: int) -> Tensor:
     """Standard normal numbers, float32 `[lanes, *shape]`."""
-    return _stacked(generators, lambda g: g.standard_normal(shape, dtype=np.float32), shape, np.float32)
+    if isinstance(generators, PlannedDraws):
+        return generators.take(normal, *shape)
+    if (fill := _find_fill()) is not None:
+        return _fill(fill, generators, shape, 1)
+    return _stack(generators, lambda g: g.standard_normal(shape, dtype=np.float32), shape, np.float32)
 
 
 def integers(generators: Generators, high: int, *shape: int) -> Tensor:
     """Integers in [0, high), int64 `[lanes, *shape]`."""
-    return _stacked(generators, lambda g: g.integers(high, size=shape), shape, np.int64)
+    if isinstance(generators, PlannedDraws):
+        return generators.take(lambda own, *sizes: integers(own, high, *sizes), *shape)
+    return _stack(generators, lambda g: g.integers(high, size=shape), shape, np.int64)
 
 
-def _stacked(
+@cache
+def _find_fill() -> Callable[..., None] | None:
+    """The kernel that draws for all lanes at once, if it is available."""
+    try:
+        return load_library().fill
+    except NotAvailable:
+        return None
+
+
+def _fill(fill: Callable[..., None], generators: Generators, shape: tuple[int, ...], is_normal: int) -> Tensor:
+    """Numbers that a counter-based generator makes of a number from each lane's own."""
+    lanes = torch.empty(len(generators), *shape)
+    keys = np.array([0 if g is None else g.bit_generator.random_raw() for g in generators], np.uint64)
+    wanted = np.array([g is not None for g in generators])
+    fill(lanes.data_ptr(), len(generators), math.prod(shape), keys.ctypes.data, wanted.ctypes.data, is_normal)
+    return lanes
+
+
+def _stack(
     generators: Generators,
     draw: Callable[[np.random.Generator], np.ndarray],
     shape: tuple[int, ...],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,13 +22,17 @@ class Adam:
     is scaled down to that norm if it is longer.
     """
 
-    def __init__(self, stacks: Sequence[Stack], learning_rate: float, epsilon: float = 1e-8, clip: float | None = None):
+    def __init__(
+        self, stacks: Sequence[Stack], learning_rate: float, epsilon: float = 1e-8, clip: float | None = None,
+        one_hot: int = 0,
+    ):  # fmt: skip
         self.stacks, self.epsilon, self.clip = stacks, epsilon, clip
         self.rates = [learning_rate if stack.learning_rate is None else stack.learning_rate for stack in stacks]
         self.mean = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.square = [torch.zeros_like(stack.gradient) for stack in stacks]
         self.steps = [torch.zeros(len(stack.gradient), device=stack.gradient.device) for stack in stacks]
         self.active = [torch.ones_like(steps) for steps in self.steps]  # 1 for the rows that steps change
+        self.seen = np.zeros((stacks[0].lanes, one_hot), bool)  # one-hot observations learned from, for the kernels
         self._lanes: tuple[int, ...] = ()  # those chosen
         self._seen = 0
 
@@ -56,6 +61,13 @@ class Adam:
         for name in ("mean", "square", "steps"):
             for mine, other in zip(getattr(self, name), state[name], strict=True):
                 mine.copy_(other)
+        self.seen[:] = False
+        for stack, *moments in zip(self.stacks, self.mean, self.square):
+            for start, rows, width in stack.tables:
+                if rows == self.seen.shape[1]:
+                    for moment in moments:
+                        table = moment[:, start : start + rows * width].view(stack.lanes, -1, rows, width)
+                        self.seen |= (table != 0).any(3).any(1).numpy(force=True)
 
     @torch.no_grad()
     def step(self) -> None:

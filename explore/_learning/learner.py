@@ -6,16 +6,20 @@ minibatches; only the trained networks run in the inner loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import dm_env
 import numpy as np
 import torch
 from torch import Tensor
 
 from explore._learning.adam import Adam
+from explore._learning.native import NativePart, build_native_adam, mark_seen
 from explore._learning.replay import Batch, Replay
+from explore._learning.trees import map_tensors
 from explore._values.indexed_value import IndexedValue
+from explore.errors import RunFailed
 from explore.interfaces import (
     Beliefs,
     Bits,
@@ -25,6 +29,7 @@ from explore.interfaces import (
     Normals,
     Objective,
     Phase,
+    ScaleModule,
     Selection,
     Stored,
     Transitions,
@@ -32,8 +37,14 @@ from explore.interfaces import (
 from explore.interfaces.memory import ROWS
 from explore.streams import Generators
 
-# Observations, actions, priors there, prepared, and what networks with a loss of their own see.
+Outputs = tuple[Tensor, ...]
+"""What the networks of all parts give."""
+Given = tuple[Batch, tuple[Transitions, ...]]
+"""A batch, and the same as networks with a loss of their own see it."""
+How = tuple[int, Sequence[int], float, Mapping[str, Generators]]
+"""The size of minibatches, the lanes that learn, progress, and generators."""
 Minibatch = tuple[Tensor, Tensor, Tensor, Mapping[str, Any], tuple[Transitions, ...]]
+"""Observations, actions, priors, what the objective prepared, and transitions as in `Given`."""
 
 
 class Learner:
@@ -41,7 +52,7 @@ class Learner:
 
     `target` selects the next action in the targets, by the values of the target networks, or with
     `double_q` by those that the trained networks have before the phase. `epsilon` and `clip` are Adam's.
-    With `compiled`, the step on a minibatch is one compiled function.
+    Minibatches are learned from by the kernels if the function is `native` and they can, else by PyTorch.
 
     `stored` is what must be kept with each transition, and `losses` names what `learn` returns.
     """
@@ -56,7 +67,6 @@ class Learner:
         epsilon: float = 1e-8,
         clip: float | None = None,
         double_q: bool = False,
-        compiled: bool = False,
         mask_probability: float = 0.5,
     ):
         self.function, self.objective, self.target, self.discount = function, objective, target, discount
@@ -68,14 +78,20 @@ class Learner:
         own = [kind for network in function.networks for kind in network.stores.values()]
         self.stored: list[Stored] = [*self._bits, *self._noise, *own]
         self._observers = [network for network in function.networks if type(network).observe is not Network.observe]
-        self._trained_apart = [network for network in function.networks if network.losses]
+        self._trained_apart = _list_trained_apart(function)
         self.losses = (*objective.losses, *(loss for network in self._trained_apart for loss in network.losses))
-        self.adam = Adam(function.stacks, learning_rate, epsilon, clip)
-        self.compiled = None
-        if compiled:
-            from explore._learning.compiled import CompiledUpdate  # takes a second to import
-
-            self.compiled = CompiledUpdate(function, objective, self.adam)
+        self.adam = Adam(function.stacks, learning_rate, epsilon, clip, _count_one_hot(function))
+        self._parts: dict[str, NativePart] = {}
+        if function.recording is not None:
+            function.recording.watch(objective)
+            function.recording.watch(target)
+            everything: dict[str, Callable[..., Any]] = {
+                "targets": self._compute_targets,
+                "updates": self._update,
+                "steps": self._step,
+            }
+            self._parts = {name: NativePart(function.recording, name, one) for name, one in everything.items()}
+            self._native_adam = build_native_adam(self.adam)
 
     @torch.no_grad()
     def complete(self, replay: Replay, lanes: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
@@ -101,53 +117,125 @@ class Learner:
         at the next observations), averaged over the phase, `[lanes]`.
         """
         batch = batch.to(self.function.device)
-        prior = _prior_at_action(batch)
-        phase = self._phase(batch, progress, selecting, drawing)
-        with torch.no_grad():
-            prepared = self.objective.prepare(phase)
-            uncertainty = {}
-            if measures:
-                std = self.function.std(phase.next_features).mean(2)
-                uncertainty = {"uncertainty": _mean_where(phase.discount > 0, std)}
-        self.adam.choose(lanes, 0 if batch.obs.is_floating_point() else int(batch.obs.max()) + 1)
-        starts = range(0, batch.obs.shape[1], batch_size)
-        everything = (batch.obs, batch.action, prior, prepared, tuple(self.show(batch, self._trained_apart)))
-        losses = self._updates([_cut_out(everything, slice(start, start + batch_size)) for start in starts])
-        return {name: loss / len(starts) for name, loss in losses.items()} | uncertainty
-
-    def _updates(self, minibatches: Sequence[Minibatch]) -> dict[str, Tensor]:
-        """A step on each minibatch; returns the losses, added up."""
-        if self.compiled is None:
-            return sum_losses(self._update(*minibatch) for minibatch in minibatches)
-        many = self.compiled.minibatches
-        return sum_losses(self.compiled(minibatches[k : k + many]) for k in range(0, len(minibatches), many))
-
-    def evaluate_losses(self, batch: Batch, generators: Generators) -> dict[str, Tensor]:
-        """The losses of a minibatch, of which nothing is learned."""
-        batch = batch.to(self.function.device)
-        prepared = self.objective.prepare(self._phase(batch, 0.0, generators, generators))
         own = tuple(self.show(batch, self._trained_apart))
-        return self._losses(batch.obs, batch.action, _prior_at_action(batch), prepared, own)
+        generators = {"selecting": selecting, "drawing": drawing}
+        how = (batch_size, lanes, progress, generators)
+        found = self._learn_at_once((batch, own), how, measures) or self._learn_in_parts((batch, own), how, measures)
+        if bool(found["negative"].any()):
+            [name] = [type(part).__name__ for part in self.function.parts if isinstance(part, ScaleModule)]
+            raise RunFailed(f"{name} gave a negative uncertainty; it must never be below 0")
+        results = {name: loss.mean(1) for name, loss in found["losses"].items()}
+        if measures:
+            results["uncertainty"] = _mean_where(self.discount * batch.discount > 0, found["std"])
+        return results
 
-    def _losses(
-        self, obs: Tensor, action: Tensor, prior: Tensor, prepared: Mapping[str, Any], own: Sequence[Transitions]
-    ) -> dict[str, Tensor]:
-        losses = self.objective.loss(self.function, self.function.trained_features(obs, prior, action), prepared)
-        for network, transitions in zip(self._trained_apart, own):
+    def _learn_at_once(self, given: Given, how: How, measures: bool) -> dict[str, Any] | None:
+        """Targets and a step, where there is only one minibatch, by the kernels."""
+        (batch, _), (size, lanes, *_) = given, how
+        if not self._parts or batch.obs.shape[1] > size:
+            return None
+        self._mark_seen(batch, lanes)
+        return self._parts["steps"](given, *how, measures, self._native_adam)
+
+    def _learn_in_parts(self, given: Given, how: How, measures: bool) -> dict[str, Any]:
+        """All targets, then a step on each minibatch."""
+        (batch, own), (size, lanes, progress, generators) = given, how
+        outputs = tuple(self.function.evaluate_targets(batch.next_obs))
+        judging = tuple(self.function.evaluate_trained(batch.next_obs)) if self.double_q else ()
+        targets = None
+        if self._parts:
+            everyone = range(len(self.function.seeds))
+            targets = self._parts["targets"]((batch, outputs, judging), size, everyone, progress, generators, measures)
+        if targets is None:
+            targets = self._compute_targets(self.function, (batch, outputs, judging), progress, generators, measures)
+        minibatches = (batch.obs, batch.action, batch.prior, targets["prepared"], own)
+        losses = None
+        if self._parts:
+            self._mark_seen(batch, lanes)
+            losses = self._parts["updates"](minibatches, *how, adam=self._native_adam)
+        if losses is None:
+            losses = self._take_steps(minibatches, size, lanes)
+        return targets | {"losses": losses}
+
+    def _take_steps(self, minibatches: Minibatch, size: int, lanes: Sequence[int]) -> dict[str, Tensor]:
+        """A step on each minibatch by PyTorch; returns the losses, `[lanes, minibatches]`."""
+        obs = minibatches[0]
+        self.adam.choose(lanes, 0 if obs.is_floating_point() else int(obs.max()) + 1)
+        losses = []
+        for start in range(0, obs.shape[1], size):
+            losses.append(self._update(self.function, _cut_out(minibatches, slice(start, start + size))))
+            self.adam.step()
+        return {name: torch.stack([one[name] for one in losses], 1) for name in self.losses}
+
+    def _mark_seen(self, batch: Batch, lanes: Sequence[int]) -> None:
+        if not batch.obs.is_floating_point():
+            mark_seen(self.adam, lanes, batch.obs.numpy())
+            if self._trained_apart:  # which may learn from all that they are shown
+                mark_seen(self.adam, lanes, batch.next_obs.numpy())
+
+    # What is done with one minibatch, by PyTorch, or recorded for the kernels with a function of one seed.
+
+    def _step(
+        self, function: IndexedValue, given: Given, progress: Any, generators: Mapping[str, Generators], measures: bool
+    ) -> dict[str, Any]:
+        """Targets and gradients."""
+        batch, own = given
+        with torch.no_grad():
+            outputs = tuple(network(batch.next_obs) for network in function.target_parts)
+            judging = tuple(network(batch.next_obs) for network in function.parts) if self.double_q else ()
+        targets = self._compute_targets(function, (batch, outputs, judging), progress, generators, measures)
+        losses = self._update(function, (batch.obs, batch.action, batch.prior, targets.pop("prepared"), own))
+        return targets | {"losses": losses}
+
+    @torch.no_grad()
+    def _compute_targets(
+        self,
+        function: IndexedValue,
+        given: tuple[Batch, Outputs, Outputs],
+        progress: Any,
+        generators: Mapping[str, Generators],
+        measures: bool,
+    ) -> dict[str, Any]:
+        """What the objective prepares; standard deviations at the next observations, if it `measures`; and how many of
+        those of heads are negative, which would silently turn into exploration of the opposite sign."""
+        phase = self._phase(function, given, progress, generators)
+        targets: dict[str, Any] = {"prepared": self.objective.prepare(phase)}
+        if measures:
+            targets["std"] = function.std(phase.next_features).mean(2)
+        return targets | {"negative": function.count_negative_scales(phase.next_features)}
+
+    @torch.enable_grad()
+    def _update(self, function: IndexedValue, minibatch: Minibatch, *_: Any) -> dict[str, Tensor]:
+        """Adds up gradients; returns the losses."""
+        losses = self._compute_losses(function, minibatch)
+        torch.stack(list(losses.values())).sum().backward()
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def _compute_losses(self, function: IndexedValue, minibatch: Minibatch) -> dict[str, Tensor]:
+        """The losses of a function's networks on a minibatch."""
+        obs, action, prior, prepared, own = minibatch
+        if prior.numel():  # at every action; the networks are asked at those taken
+            prior = prior.gather(2, action[:, :, None, None].expand(-1, -1, 1, prior.shape[-1]))
+        losses = self.objective.loss(function, function.trained_features(obs, prior, action), prepared)
+        for network, transitions in zip(_list_trained_apart(function), own):
             losses = losses | network.loss(transitions)
         return losses
 
-    def _phase(self, batch: Batch, progress: float, selecting: Generators, drawing: Generators) -> Phase:
-        function = self.function
-        next_features = function.target_features(batch.next_obs, batch.next_prior)
-        function.check_scales(next_features)
+    def _phase(
+        self,
+        function: IndexedValue,
+        given: tuple[Batch, Outputs, Outputs],
+        progress: Any,
+        generators: Mapping[str, Generators],
+    ) -> Phase:
+        batch, outputs, judging_outputs = given
+        next_features = function.join(outputs, batch.next_prior, function.target_parts)
         judging: Features = next_features
         if self.double_q:
-            with torch.no_grad():
-                judging = function.trained_features(batch.next_obs, batch.next_prior)
+            judging = function.join(judging_outputs, batch.next_prior, function.parts)
 
         def look(index: Index) -> Beliefs:
-            return Beliefs(function, judging, index, selecting, progress)
+            return Beliefs(function, judging, index, generators["selecting"], progress)
 
         parts = len(function.parts)
         return Phase(
@@ -160,7 +248,7 @@ class Learner:
             next_features=next_features,
             look=look,
             target=self.target,
-            generators=drawing,
+            generators=generators["drawing"],
             progress=progress,
         )
 
@@ -172,23 +260,38 @@ class Learner:
         stored = {id(network): dict(zip(network.stores, rest)) for network in self.function.networks}
         return (batch.transitions(stored[id(network)]) for network in networks)
 
-    def _update(self, *minibatch: Any) -> dict[str, Tensor]:
-        """A step on a minibatch; returns the losses."""
-        losses = self._losses(*minibatch)
-        torch.stack(list(losses.values())).sum().backward()
-        self.adam.step()
-        return {name: loss.detach() for name, loss in losses.items()}
+    # For checks before a run.
+
+    def prepare(self, batch: Batch, generators: Generators) -> Minibatch:
+        """What a step on a minibatch needs."""
+        batch = batch.to(self.function.device)
+        outputs = tuple(self.function.evaluate_targets(batch.next_obs))
+        whose = {"selecting": generators, "drawing": generators}
+        targets = self._compute_targets(self.function, (batch, outputs, outputs), 0.0, whose, False)
+        own = tuple(self.show(batch, self._trained_apart))
+        return batch.obs, batch.action, batch.prior, targets["prepared"], own
+
+    def evaluate_losses(self, batch: Batch, generators: Generators) -> dict[str, Tensor]:
+        """The losses of a minibatch, with gradients; nothing is learned."""
+        minibatch = self.prepare(batch, generators)
+        with torch.enable_grad():
+            return self._compute_losses(self.function, minibatch)
+
+    def record(self, batch: Batch, size: int, generators: Generators) -> None:
+        """Records what the kernels will execute on a batch with minibatches of this size; nothing is learned."""
+        how: How = (size, (), 0.0, {"selecting": generators, "drawing": generators})
+        given = batch, tuple(self.show(batch, self._trained_apart))
+        if not self._parts:
+            return
+        for measures in (True, False):
+            if self._learn_at_once(given, how, measures) is None:
+                outputs = tuple(self.function.evaluate_targets(batch.next_obs))
+                judging = outputs if self.double_q else ()
+                self._parts["targets"]((batch, outputs, judging), *how, measures)
+                self._parts["updates"](self.prepare(batch, generators), *how)
 
     def _evaluate_prior(self, obs: Tensor) -> Tensor:
         return self.function.prior_features(obs.to(self.function.device))
-
-
-def sum_losses(several: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Losses of the same names, added up."""
-    totals: dict[str, Tensor] = {}
-    for losses in several:
-        totals = {name: totals[name] + loss if totals else loss for name, loss in losses.items()}
-    return totals
 
 
 def _mean_where(there: Tensor, numbers: Tensor) -> Tensor:
@@ -196,19 +299,17 @@ def _mean_where(there: Tensor, numbers: Tensor) -> Tensor:
     return (numbers * there).sum(1) / there.sum(1).clamp_min(1)
 
 
-def _prior_at_action(batch: Batch) -> Tensor:
-    """What the priors gave at the actions taken, `[lanes, batch, 1, size]`; nothing without priors."""
-    if not batch.prior.numel():
-        return batch.prior
-    return batch.prior.gather(2, batch.action[:, :, None, None].expand(-1, -1, 1, batch.prior.shape[-1]))
-
-
-def _cut_out(tensors: Any, part: slice) -> Any:
+def _cut_out(tensors: Minibatch, part: slice) -> Minibatch:
     """A minibatch of everything prepared for a phase; what has one row is for all of them."""
-    if isinstance(tensors, Mapping):
-        return {name: _cut_out(tensor, part) for name, tensor in tensors.items()}
-    if isinstance(tensors, tuple):
-        return tuple(_cut_out(tensor, part) for tensor in tensors)
-    if isinstance(tensors, Transitions):
-        return tensors.slice(part)
-    return tensors if tensors is None or tensors.shape[1] == 1 else tensors[:, part]
+    return map_tensors(tensors, lambda tensor: tensor if tensor.shape[1] == 1 else tensor[:, part])
+
+
+def _list_trained_apart(function: IndexedValue) -> list[Network]:
+    """The networks with losses of their own."""
+    return [network for network in function.networks if network.losses]
+
+
+def _count_one_hot(function: IndexedValue) -> int:
+    """How many one-hot observations there are; 0 if they are floats."""
+    observation = function.spec.observation
+    return int(observation.num_values) if isinstance(observation, dm_env.specs.DiscreteArray) else 0

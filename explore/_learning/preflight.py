@@ -17,19 +17,23 @@ from torch import Tensor, nn
 
 from explore._learning.learner import Learner
 from explore._learning.replay import Batch, Replay
+from explore._learning.trees import flatten
 from explore._state import capture, restore
+from explore._values.acting import ActionSelector
 from explore._values.indexed_value import IndexedValue
-from explore._values.term import Term
+from explore._values.term import Term, has_own_values
 from explore.errors import RunFailed
 from explore.interfaces import (
     Beliefs,
     Bits,
     Bonus,
     IndexDistribution,
+    Memory,
+    Network,
     ScaleModule,
-    Selection,
     Spec,
     Stored,
+    Transitions,
     UncertaintyModule,
     ValueWrapper,
     select_actions,
@@ -40,25 +44,59 @@ BATCH, DRAWS = 32, 3
 
 
 @torch.no_grad()
-def check_learner(learner: Learner, selections: Sequence[Selection], replay: Replay) -> None:
-    """Tries the value function, then these selections, then the target's selection, the objective, and what
-    networks do with transitions."""
+def check_learner(
+    learner: Learner, selectors: Sequence[ActionSelector], replay: Replay, batch_size: int, batches: int = 1
+) -> None:
+    """Tries the value function, then the selections of actions, then the target's selection, the objective, and what
+    networks do with transitions. All that the kernels will execute is recorded, so that `function.execution()` is
+    known; `batches` is how many minibatches of `batch_size` a learning phase will have."""
     function, rows = learner.function, 4
     check_values(function)
     generators = [stream(seed, "rehearsal") for seed in function.seeds]
     obs = make_up_observations(function.spec, generators, rows).to(function.device)
     features = function.acting_features(obs[:, :1])
-    for selection in selections:
+    for selection in (selector.selection for selector in selectors):
         beliefs = Beliefs(function, features, function.indexer.draw(generators, 1, 1), generators, 0.0)
         _try_transitions(type(selection).__name__, select_actions, selection, beliefs, 1)
     batch = make_up_batch(obs, generators, replay, function.spec.num_actions)
     check_networks(learner, batch)
-    name, expected = type(learner.objective).__name__, list(learner.losses)
+    _check_objective(learner, batch, generators)
+    _record(learner, selectors, replay, batch_size, batches)
+
+
+def _check_objective(learner: Learner, batch: Batch, generators: Generators) -> None:
+    name, expected, lanes, rows = type(learner.objective).__name__, list(learner.losses), *batch.reward.shape
+    _, _, _, prepared, _ = _try_transitions(name, learner.prepare, batch, generators)
+    for what, tensor in ((what, tensor) for what, tree in prepared.items() for tensor in flatten(tree)[0]):
+        if tensor.dim() < 2 or len(tensor) not in (1, lanes) or tensor.shape[1] not in (1, rows):
+            raise ValueError(
+                f"{name} prepares {what} of shape {[*tensor.shape]} for {rows} transitions of {lanes} seeds: it must "
+                "be [lanes, batch, ...], as it is cut into minibatches along the second axis"
+            )
     found = _try_transitions(name, learner.evaluate_losses, batch, generators)
     if list(found) != expected:
         raise ValueError(f"{name} gives the losses {list(found)}, but names {expected} in its `losses`")
     for loss, tensor in found.items():
-        _check_shape(f"{name} gives {loss}", tensor, "[lanes]", [len(function.seeds)])
+        _check_shape(f"{name} gives {loss}", tensor, "[lanes]", [lanes])
+
+
+def _record(
+    learner: Learner, selectors: Sequence[ActionSelector], replay: Replay, batch_size: int, batches: int
+) -> None:
+    """Has everything recorded that the kernels can execute."""
+    function = learner.function
+    if function.recording is None:
+        return
+    generators = [stream(seed, "recording") for seed in function.seeds]
+    obs = make_up_observations(function.spec, generators, batch_size * min(batches, 2))
+    index = function.indexer.draw(generators, 1, 1)
+    for selector in selectors:
+        selector.hold(np.ascontiguousarray(obs[:, 0].numpy()), index)
+    if function.prior_parts:
+        for few in (obs, obs[:, :1]):
+            function.prior_features(few)
+    batch = make_up_batch(obs, generators, replay, function.spec.num_actions)
+    _try_transitions(type(learner.objective).__name__, learner.record, batch, batch_size, generators)
 
 
 def check_networks(learner: Learner, batch: Batch) -> None:
@@ -68,7 +106,7 @@ def check_networks(learner: Learner, batch: Batch) -> None:
     for network, transitions in zip(function.networks, learner.show(batch, function.networks)):
         name = type(network).__name__
         transitions.there = torch.ones_like(batch.reward)
-        _try_transitions(f"{name}.observe", network.observe, transitions)
+        _check_observe(network, name, transitions)
         losses = _try_transitions(f"{name}.loss", network.loss, transitions)
         if tuple(losses) != tuple(network.losses):
             raise ValueError(
@@ -79,6 +117,17 @@ def check_networks(learner: Learner, batch: Batch) -> None:
         if isinstance(network, Bonus):
             _check_bonus(network, name, batch.obs, [lanes, batch.obs.shape[1], function.spec.num_actions])
     restore(function.memories, before, "memories")
+
+
+def _check_observe(network: Network, name: str, transitions: Transitions) -> None:
+    before = dict(vars(network))
+    _try_transitions(f"{name}.observe", network.observe, transitions)
+    changed = [attribute for attribute, kept in vars(network).items() if before.get(attribute) is not kept]
+    if changed and not isinstance(network, Memory):
+        raise ValueError(
+            f"{name}.observe changes {changed[0]}, which copies of it such as its target network do not see; keep "
+            "what changes in a Memory"
+        )
 
 
 def _check_bonus(bonus: Bonus, name: str, obs: Tensor, shape: list[int]) -> None:
@@ -137,8 +186,8 @@ def _check_part(part: UncertaintyModule, term: Term, function: IndexedValue) -> 
         each = obs.repeat_interleave(copies, 0)
         shape = {"lanes": len(each), "batch": BATCH, "actions": actions}
         _check_network(part.network, type(part.network).__name__, part.network, each, shape)
-    values = getattr(part, "values", None)
-    if values is not None:
+    if has_own_values(part):
+        values: Any = part.values
         index = part.index.draw(generators, BATCH, DRAWS).to(function.device)
         shape = {"lanes": lanes, "batch": BATCH, "draws": DRAWS, "actions": actions}
         _check_network(part, name, lambda obs: values(part(obs), index), obs, shape)

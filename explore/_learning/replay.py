@@ -4,6 +4,8 @@ An observation is stored once: the next observation of a slot is the one in the 
 last observation of an episode takes a slot of its own only if values are bootstrapped from it,
 that is, if the episode was cut rather than terminal. One-hot observations are stored as integers.
 
+Steps are written in stretches, all lanes at once, as soon as something is asked of the replay.
+
 What never changes about an observation or a transition is worked out once and kept with it: random numbers such
 as its bootstrap bits, and the outputs of the frozen prior networks.
 """
@@ -19,8 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from explore.interfaces import Stored, Transitions
+from explore.interfaces import Stored, Timesteps, Transitions
 
+STRETCH = 64  # steps that are written at a time, at most
 WEIGHED = 4096  # transitions of a lane that are weighed at a time
 ARRAYS = ("obs", "action", "reward", "discount", "final", "prior")
 
@@ -80,26 +83,51 @@ class Replay:
         self.prior = np.zeros((*shape, *prior), np.float32)
         self.kept: list[np.ndarray] = [np.zeros((*shape, one.slots[0]), one.slots[1]) for one in self.stored]
         self._cumulative: list[np.ndarray] = [np.zeros(0)] * lanes  # weights of slots, summed up
+        self._unwritten: list[tuple[tuple[int, ...], Timesteps, tuple[bool, ...]]] = []
 
     def start(self, lane: int, obs: np.ndarray) -> None:
         """The first observation of an episode."""
+        self.write()
         self.obs[lane, self.cursor[lane]] = obs
 
-    def append(self, lane: int, action: int, timestep: dm_env.TimeStep) -> None:
-        """A step: the action taken at the latest observation and what it led to."""
-        slot = self.cursor[lane]
-        self.action[lane, slot] = action
-        self.reward[lane, slot] = timestep.reward
-        self.discount[lane, slot] = timestep.discount
-        self.final[lane, slot] = False
-        slot = self._advance(lane)
-        self.obs[lane, slot] = timestep.observation
-        if timestep.last() and timestep.discount > 0:
-            self.final[lane, slot] = True
-            self._advance(lane)
+    def append(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
+        """A step of the active lanes: the actions taken at their latest observations, and what they led to."""
+        self._unwritten.append((tuple(actions), Timesteps.gather(timesteps, active), tuple(active)))
+        if len(self._unwritten) >= min(STRETCH, self.capacity):  # a longer one would not fit into the ring
+            self.write()
+
+    def write(self) -> None:
+        """Puts the steps that were appended into the ring; those of a lane are the first of the stretch."""
+        if not self._unwritten:
+            return
+        actions, timesteps, active = zip(*self._unwritten)
+        self._unwritten = []
+        alone = len(actions) == 1  # with learn_every = 1: numbers are then faster than arrays of one
+        columns = [actions, *zip(*((one.rewards, one.discounts, one.observations) for one in timesteps))]
+        action, reward, discount, obs = (one[0] if alone else np.array(one) for one in columns)  # [steps, lanes, ...]
+        for lane, count in enumerate(map(sum, zip(*active))):
+            if count:
+                steps, at = (0, lane) if alone else (np.arange(count), (slice(count), lane))
+                self._write(lane, count, self.cursor[lane] + steps, action[at], reward[at], discount[at], obs[at])
+                end = timesteps[count - 1]
+                if end.last[lane] and end.discounts[lane] > 0:
+                    self.final[lane, self.cursor[lane]] = True
+                    self._advance(lane, 1)
+
+    def _write(self, lane: int, count: int, slots: Any, action: Any, reward: Any, discount: Any, obs: Any) -> None:
+        """So many transitions of a lane; slots are counted on past the end of the ring."""
+        self._advance(lane, count)
+        size = self.obs.shape[1]
+        self.obs[lane, (slots + 1) % size] = obs
+        slots = slots % size
+        self.action[lane, slots] = action
+        self.reward[lane, slots] = reward
+        self.discount[lane, slots] = discount
+        self.final[lane, slots] = False
 
     def size(self, lane: int) -> int:
         """Slots in use, apart from that of the latest observation."""
+        self.write()
         return self.obs.shape[1] - 1 if self.full[lane] else self.cursor[lane]
 
     def _used(self, lane: int) -> int:
@@ -116,6 +144,7 @@ class Replay:
 
         Returns the slots of the new transitions of each lane.
         """
+        self.write()
         new = {lane: self._new_slots(lane) for lane in lanes}
         for lane, slots in new.items():
             count, self.incomplete[lane] = len(slots) - 1, 0  # the last slot has no transition yet
@@ -143,6 +172,7 @@ class Replay:
     def weigh(self, lanes: Sequence[int], weights: Callable[[Tensor, Tensor], Tensor]) -> None:
         """Weighs all transitions of these lanes by a function of observations and actions, for `sample`; where all
         weights are 0, transitions are drawn uniformly."""
+        self.write()
         most = max(self._used(lane) for lane in lanes)
         found = [
             weights(_tensor(self.obs[:, start:end]), _tensor(self.action[:, start:end])).numpy(force=True)
@@ -168,6 +198,7 @@ class Replay:
 
         They are drawn uniformly; those `weighted` `[count]` by the weights that `weigh` found.
         """
+        self.write()
         slots = np.zeros((len(self.cursor), count), np.int64)
         for lane in lanes:
             slots[lane] = self._choose(lane, count, generators[lane])
@@ -192,6 +223,7 @@ class Replay:
 
     def state_dict(self) -> dict[str, Any]:
         """All slots in use, without copying them."""
+        self.write()
         used = [self.obs.shape[1] if full else cursor + 1 for cursor, full in zip(self.cursor, self.full)]
         return {
             "slots": self.obs.shape[1],
@@ -216,6 +248,7 @@ class Replay:
             raise ValueError(
                 f"replay of {slots} slots with cursors {cursor} does not fit a capacity of {self.capacity}"
             )
+        self._unwritten = []
         self._resize(slots, keep=False)
         for lane, arrays in enumerate(state["lanes"]):
             end = slots if full[lane] else cursor[lane] + 1
@@ -253,19 +286,16 @@ class Replay:
         count = min(self.incomplete[lane], self.size(lane))
         return (self.cursor[lane] - count + np.arange(count + 1)) % self.obs.shape[1]
 
-    def _advance(self, lane: int) -> int:
-        self.incomplete[lane] += 1
-        slot = self.cursor[lane] + 1
-        if slot == self.obs.shape[1]:
-            if slot < self.capacity:
-                self._grow()
-            else:
-                slot, self.full[lane] = 0, True
-        self.cursor[lane] = slot
-        return slot
-
-    def _grow(self) -> None:
-        self._resize(min(self.capacity, 2 * self.obs.shape[1]))
+    def _advance(self, lane: int, count: int) -> None:
+        self.incomplete[lane] += count
+        slot, size = self.cursor[lane] + count, self.obs.shape[1]
+        if slot >= size:
+            while slot >= size and size < self.capacity:
+                size = min(self.capacity, 2 * size)
+            if size > self.obs.shape[1]:
+                self._resize(size)
+            self.full[lane] |= slot >= size
+        self.cursor[lane] = slot % size
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """All that is kept in slots, by name."""

@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from explore._native.function import why_not
+from explore._native.library import load_library
 from explore._state import capture, restore
 from explore._values.indexer import Indexer
+from explore._values.native import Recording
 from explore._values.parts import build_bonus, build_parts
 from explore._values.stack import Stack, list_memories, list_networks
 from explore._values.target_table import TargetTable
@@ -34,7 +37,8 @@ class IndexedValue:
 
     `memories` are those that parts hold, and the `bonus` if there is one. `indexer` draws indices. With
     `tabulate_targets`, the target networks are evaluated once at every one-hot observation, which pays if there are
-    fewer of those than are learned from before the networks change.
+    fewer of those than are learned from before the networks change. If `native`, networks are executed by the kernels
+    where these can: `recording` knows what they cannot do, and is None if they are not available.
     """
 
     def __init__(
@@ -47,9 +51,11 @@ class IndexedValue:
         device: torch.device | None = None,
         tabulate_targets: bool = False,
         bonus: Callable[[Spec], Bonus] | None = None,
+        native: bool = True,
     ):
         self.spec, self.seeds, self.prior = spec, tuple(seeds), prior
         self.device = device or torch.device("cpu")
+        self._arguments = {"value": value, "uncertainty": uncertainty, "prior": prior, "bonus": bonus}
         parts, twins = build_parts(spec, seeds, value, uncertainty, prior)
         row_multiple = max(find_safe_rows(module) for module in (*parts, *twins))
         self.bonus = None if bonus is None else build_bonus(spec, seeds, bonus)
@@ -72,6 +78,22 @@ class IndexedValue:
         if tabulate_targets and not held:  # which change meanwhile
             observations = int(spec.observation.num_values)
             self._table = TargetTable(self._evaluate_targets, len(seeds), observations, self.device)
+        self._why_not_native = why_not(self.device) if native else "it was asked for"
+        self.recording = None if self._why_not_native else Recording(self)
+
+    def build_alone(self) -> IndexedValue:
+        """The same function of the first seed alone, newly built, whose networks do not run as one."""
+        alone = IndexedValue(self.spec, self.seeds[:1], **self._arguments, native=False)  # type: ignore[arg-type]
+        for stack in alone.stacks:
+            stack.with_prior = None
+        return alone
+
+    def execution(self) -> dict[str, str]:
+        """What executes networks, selections and losses, as `Agent.execution` says it."""
+        if self.recording is None:
+            return {"PyTorch": self._why_not_native}
+        refused = {f"PyTorch for {name}": reason for name, reason in self.recording.refused.items()}
+        return {"native kernels": load_library().variant, **refused}
 
     # Features of observations: everything that does not depend on the index.
 
@@ -87,16 +109,31 @@ class IndexedValue:
         """Of the trained networks joined with what their priors gave, at the actions taken or at every action."""
         networks = networks or self.parts
         trained = [term.evaluate(network, obs) for term, network in zip(self.terms, networks)]
-        return self._join(trained, self._split(prior), networks, action)
+        return self.join(trained, prior, networks, action)
 
     @torch.no_grad()
+    def evaluate_trained(self, obs: Tensor) -> list[Tensor]:
+        """What the trained networks of all parts give, before it is joined with priors."""
+        outputs = self._evaluate_natively("trained", obs)
+        return outputs or [term.evaluate(network, obs) for term, network in zip(self.terms, self.parts)]
+
+    @torch.no_grad()
+    def evaluate_targets(self, obs: Tensor) -> list[Tensor]:
+        """What the target networks of all parts give, before it is joined with priors."""
+        return self._evaluate_targets(obs) if self._table is None else self._table.look_up(obs)
+
     def target_features(self, obs: Tensor, prior: Tensor) -> Features:
         """Of the target networks joined with what their priors gave, at every action."""
-        outputs = self._evaluate_targets(obs) if self._table is None else self._table.look_up(obs)
-        return self._join(outputs, self._split(prior), self.target_parts)
+        return self.join(self.evaluate_targets(obs), prior, self.target_parts)
 
     def _evaluate_targets(self, obs: Tensor) -> list[Tensor]:
+        outputs = self._evaluate_natively("target", obs)
+        if outputs is not None:
+            return outputs
         return [evaluate_in_chunks(partial(term.evaluate, term.target), obs, TARGET_ROWS) for term in self.terms]
+
+    def _evaluate_natively(self, which: str, obs: Tensor) -> list[Tensor] | None:
+        return None if self.recording is None else self.recording.evaluate(which, obs)
 
     def copy_to_target(self, lanes: Sequence[int]) -> None:
         """The target networks of these lanes become the trained ones."""
@@ -115,6 +152,9 @@ class IndexedValue:
         Evaluated a fixed number of rows at a time, because the last bit of a matrix product may
         depend on how many there are, and lanes bring different numbers of them.
         """
+        outputs = self._evaluate_natively("prior", obs)
+        if outputs is not None:
+            return torch.cat(outputs, -1)
 
         def evaluate(chunk: Tensor) -> Tensor:
             return torch.cat([part(chunk) for part in self.prior_parts], -1)
@@ -131,16 +171,14 @@ class IndexedValue:
         """What `prior_features` gives for an observation; empty without a prior."""
         return (self.spec.num_actions, sum(part.index.size for part in self.prior_parts)) if self.prior_parts else (0,)
 
-    def _join(
-        self,
-        outputs: Sequence[Tensor],
-        priors: Sequence[Tensor],
-        networks: Sequence[Network],
-        action: Tensor | None = None,
+    def join(
+        self, outputs: Sequence[Tensor], prior: Tensor, networks: Sequence[Network], action: Tensor | None = None
     ) -> Features:
-        frozen: Sequence[Tensor | None] = priors or [None] * len(self.terms)
+        """Features of networks that gave these outputs, joined with what their priors gave, at the actions taken or at
+        every action."""
+        frozen: Sequence[Tensor | None] = self._split(prior) or [None] * len(self.terms)
         everything = zip(self.terms, outputs, frozen, networks)
-        return tuple(term.join(output, prior, network, action) for term, output, prior, network in everything)
+        return tuple(term.join(output, one, network, action) for term, output, one, network in everything)
 
     def _split(self, prior: Tensor) -> Sequence[Tensor]:
         """What `prior_features` gives, part by part; nothing without priors."""
@@ -158,10 +196,10 @@ class IndexedValue:
         first, *rest = (term.variance(f) for term, f in zip(self.terms, features))
         return sum(rest, first).sqrt()
 
-    def check_scales(self, features: Features) -> None:
-        """Raises `RunFailed` if a standard deviation is negative."""
-        for term, f in zip(self.terms, features):
-            term.check_scales(f)
+    def count_negative_scales(self, features: Features) -> Tensor:
+        """How many standard deviations are below 0, `[lanes, batch]`."""
+        first, *rest = (term.count_negative_scales(f) for term, f in zip(self.terms, features))
+        return sum(rest, first)
 
     @property
     def trained_parameters(self) -> int:
@@ -172,7 +210,7 @@ class IndexedValue:
     def state_dict(self) -> dict[str, Any]:
         """All networks, trained, prior and target, and what their modules keep besides parameters."""
         modules = capture(self._modules(), "uncertainty", parameters=False)
-        priors = [list(part.parameters()) for part in self._separate_priors()]
+        priors = [list(part.parameters()) for part in self.separate_priors()]
         return {"stacks": [stack.buffer for stack in self.stacks], "modules": modules, "priors": priors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -180,15 +218,15 @@ class IndexedValue:
         self._forget_table()
         for stack, buffer in zip(self.stacks, state["stacks"], strict=True):
             _copy(stack.buffer, buffer)
-        for part, parameters in zip(self._separate_priors(), state["priors"], strict=True):
+        for part, parameters in zip(self.separate_priors(), state["priors"], strict=True):
             for parameter, other in zip(part.parameters(), parameters, strict=True):
                 _copy(parameter, other)
         restore(self._modules(), state["modules"], "uncertainty")
 
     def _modules(self) -> list[nn.Module]:
-        return [*(module for stack in self.stacks for module in stack.bound), *self._separate_priors()]
+        return [*(module for stack in self.stacks for module in stack.bound), *self.separate_priors()]
 
-    def _separate_priors(self) -> list[nn.Module]:
+    def separate_priors(self) -> list[nn.Module]:
         """The priors that are not copies in a stack."""
         return [part for term, part in zip(self.terms, self.prior_parts) if not term.runs_as_one]
 

@@ -9,7 +9,17 @@ from torch import nn
 
 from explore._values.stack import list_memories, own_parameters
 from explore._values.term import has_own_values
-from explore.interfaces import Bonus, Members, Memory, Prior, Spec, UncertaintyModule, ValueNetwork, ValueWrapper
+from explore.interfaces import (
+    Bonus,
+    Members,
+    Memory,
+    Network,
+    Prior,
+    Spec,
+    UncertaintyModule,
+    ValueNetwork,
+    ValueWrapper,
+)
 from explore.interfaces.index import IndexDistribution
 from explore.nn import lanes
 from explore.streams import stream
@@ -100,6 +110,11 @@ class _Builder:
                 raise ValueError(
                     f"{type(network).__name__} holds a memory, of which there is one for each seed, so it cannot be "
                     "one of several members"
+                )
+            if copies > 1 and (network.losses or type(network).observe is not Network.observe):
+                raise ValueError(
+                    f"{type(network).__name__} has a loss of its own or observes, which is given transitions of each "
+                    "seed, so it cannot be one of several members"
                 )
             return network
 

@@ -54,7 +54,7 @@ class Stack:
         self.target = self._bind(copy.deepcopy(trained), self.buffer[-1:]) if has_target else None
         # As one, with twice the lanes.
         self.with_prior: Any = None if prior is None else self._bind(copy.deepcopy(trained), self.buffer[:2])
-        # In place, so that nobody holds a network that looks alike and is not used.
+        # In place, so that no copy that is not used can be held by mistake.
         self.prior = None if prior is None else self._bind(prior, self.buffer[1:2])
         self.trained = self._bind(trained, self.buffer[:1], self.gradient)
 
@@ -67,7 +67,7 @@ class Stack:
         for name in sorted(parameters, key=lambda name: name in tables):
             self.layout[name] = (width, parameters[name].shape[1:])
             width = _round_up(width + parameters[name][0].numel(), ALIGNMENT)
-        self._ends_with_table = bool(tables)
+        self.tables = [(self.layout[name][0], *self.layout[name][1]) for name in self.layout if name in tables]
         # So that the rows of all lanes are one matrix, see `explore.nn.products.look_up`.
         return _round_up(width, math.lcm(ALIGNMENT, *(p.shape[-1] for name, p in parameters.items() if name in named)))
 
@@ -81,23 +81,14 @@ class Stack:
 
         The weights of the others never had a gradient, so there is nothing for Adam to do there.
         """
-        if not self._ends_with_table:
+        if not self.tables:
             return self.buffer.shape[-1]
-        start, (_, outputs) = list(self.layout.values())[-1]
+        start, _, outputs = self.tables[-1]
         return _round_up(start + seen * outputs, ALIGNMENT)
 
     def view_parameters(self, rows: Tensor) -> dict[str, Tensor]:
         """Rows as the parameters they hold, by name."""
         return {name: self._view(rows, name) for name in self.layout}
-
-    def pack_row(self, parameters: dict[str, Tensor]) -> Tensor:
-        """The reverse of `view_parameters`."""
-        if not self.layout:
-            return self.gradient
-        starts = [start for start, _ in self.layout.values()] + [self.buffer.shape[-1]]
-        flat = [parameters[name].flatten(1) for name in self.layout]
-        room = [end - start - one.shape[1] for one, start, end in zip(flat, starts, starts[1:])]
-        return torch.cat([nn.functional.pad(one, (0, more)) for one, more in zip(flat, room)], 1)
 
     def copy_to_target(self, lanes: Sequence[int]) -> None:
         """The target network of these lanes becomes the trained one."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from explore._values.stack import Stack, list_memories
-from explore.errors import RunFailed
 from explore.interfaces import Conditional, Prior, ScaleModule, UncertaintyModule
 from explore.nn import pad_rows
 from explore.streams import stream
@@ -89,23 +88,28 @@ class Term:
 
     def variance(self, features: Tensor | Conditional) -> Tensor:
         """`[lanes, batch, actions]`"""
-        index = self.part.index
-        if hasattr(index, "variance"):
-            return index.variance(features)
-        return self._estimate_variance(features)
+        if self.estimates_variance:
+            return self._estimate_variance(features)
+        return self.part.index.variance(features)
+
+    @property
+    def estimates_variance(self) -> bool:
+        return not hasattr(self.part.index, "variance")
 
     def _estimate_variance(self, features: Tensor | Conditional) -> Tensor:
-        return self.values(features, self._spread).var(2, correction=0)
+        return self.values(features, self.spread).var(2, correction=0)
 
     @cached_property
-    def _spread(self) -> Tensor:
+    def spread(self) -> Tensor:
         """Always the same indices, `[1, 1, draws, size]`."""
         return self.part.index.draw([stream(0, "spread")], 1, SPREAD).to(self.device)
 
-    def check_scales(self, features: Tensor | Conditional) -> None:
-        """A negative standard deviation would silently turn into exploration of the opposite sign."""
-        if isinstance(self.part, ScaleModule) and isinstance(features, Tensor) and bool((features < 0).any()):
-            raise RunFailed(f"{type(self.part).__name__} gave a negative uncertainty; it must never be below 0")
+    def count_negative_scales(self, features: Tensor | Conditional) -> Tensor:
+        """`[lanes, batch]`"""
+        tensor = features if isinstance(features, Tensor) else features.features
+        if isinstance(self.part, ScaleModule):
+            return (tensor < 0).float().flatten(2).sum(2)
+        return torch.zeros(tensor.shape[:2], device=tensor.device)
 
 
 class ConditionalTerm(Term):
@@ -142,8 +146,9 @@ class ConditionalTerm(Term):
         frozen = self.prior_part.index.combine(features.prior, index)
         return self.prior.join(values, frozen.expand_as(values), self.role)
 
-    def variance(self, features: Tensor | Conditional) -> Tensor:
-        return self._estimate_variance(features)
+    @property
+    def estimates_variance(self) -> bool:
+        return True
 
 
 def build_term(part: UncertaintyModule, *arguments: object) -> Term:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import dm_env
 
 from explore.interfaces.agent import Agent
-from explore.interfaces.environment import Judge, Model
+from explore.interfaces.environment import Judge, Model, Timesteps
 from explore.interfaces.index import (
     Gaussian,
     GaussianAtHead,
@@ -64,6 +64,6 @@ __all__ = [
     "BASE_CLASSES", "Agent", "Beliefs", "Bits", "Bonus", "Conditional", "Features", "Gaussian", "GaussianAtHead",
     "Index", "IndexDistribution", "Judge", "Launcher", "Member", "Members", "Memory", "Model", "Network", "News",
     "NoIndex", "Normals", "Objective", "Observer", "Phase", "Prior", "ScaleModule", "Schedule", "Selection", "Signs",
-    "Spec", "Sphere", "Stored", "Streams", "Task", "Transitions", "UncertaintyModule", "ValueNetwork", "ValueWrapper",
-    "WithMean", "argmax", "as_schedule", "select_actions",
+    "Spec", "Sphere", "Stored", "Streams", "Task", "Timesteps", "Transitions", "UncertaintyModule", "ValueNetwork",
+    "ValueWrapper", "WithMean", "argmax", "as_schedule", "select_actions",
 ]  # fmt: skip

@@ -66,6 +66,12 @@ class Agent(ABC):
         """
         return {}
 
+    def execution(self) -> dict[str, str]:
+        """What executes it, each with a remark, which may be empty: {"native kernels": "avx512", "PyTorch for updates":
+        "the kernels have no cumsum"}. Shown when a run begins and kept in `run.json`; a run is not resumed on other
+        keys. An agent that is composed from an `IndexedValue` returns that of its function."""
+        return {"PyTorch": ""}
+
     def cost(self) -> dict[str, int]:
         """What it has taken so far, for comparisons: `parameters` (trained, of one seed), `updates` and
         `samples` (learned from, of all seeds)."""

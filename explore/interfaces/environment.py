@@ -1,12 +1,76 @@
-"""What may be known of an environment, and who judges what is done in it."""
+"""What environments may have beside dm_env's interface: a batch form, a model of the truth, and a judge.
+
+An environment class may have a batch form of `step`, a static method `step_lanes`: a step of all lanes in one call,
+to the bit what `step` does in each.
+
+    class Counter(dm_env.Environment):
+        def step(self, action):
+            self.count += action
+            end = dm_env.termination if self.count >= 10 else dm_env.transition
+            return end(float(action), np.int32(self.count))
+
+        @staticmethod
+        def step_lanes(environments, actions, lanes, timesteps):
+            for lane in lanes:
+                environments[lane].count += actions[lane]
+                timesteps.observations[lane] = environments[lane].count
+                timesteps.rewards[lane] = actions[lane]
+                if environments[lane].count >= 10:
+                    timesteps.end(lane)
+
+It takes `actions[lane]` in `environments[lane]` for each of `lanes`, those whose episodes go on, and writes what comes
+of it into their rows of `timesteps`, where discounts are 1 and no episode ends unless it says so. What an environment
+keeps stays in its object, for its judge and for checkpoints. A subclass that overrides `step` alone has no batch form.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import dm_env
 import numpy as np
+
+
+class Timesteps(Sequence[dm_env.TimeStep]):
+    """What a step led to: arrays with a row for each lane; an index gives the `dm_env.TimeStep` of a lane.
+
+    In the rows of lanes that wait, the observation is that of the end of their episode, and rewards are 0.
+    """
+
+    def __init__(self, observations: np.ndarray, rewards: np.ndarray, discounts: np.ndarray, last: np.ndarray):
+        self.observations = observations  # [lanes, ...] integers if they are one-hot, else float32
+        self.rewards = rewards  # [lanes] float64, as the discounts
+        self.discounts = discounts
+        self.last = last  # [lanes] bool: the episode has ended
+
+    @classmethod
+    def gather(cls, timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> Timesteps:
+        """The arrays of timesteps that came one by one; entries of lanes that wait may be anything."""
+        if isinstance(timesteps, cls):
+            return timesteps
+        some = next(timestep for timestep, on in zip(timesteps, active) if on)
+        rows = [timestep if on else some._replace(reward=0.0) for timestep, on in zip(timesteps, active)]
+        return cls(
+            np.array([row.observation for row in rows]),
+            np.array([row.reward for row in rows], float),
+            np.array([row.discount for row in rows], float),
+            np.array([row.last() for row in rows]),
+        )
+
+    def end(self, lane: int, discount: float = 0.0) -> None:
+        """The episode of a lane ends with this step, or is cut: then its discount is above 0."""
+        self.discounts[lane], self.last[lane] = discount, True
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def __getitem__(self, lane: Any) -> Any:
+        if isinstance(lane, slice):
+            return [self[one] for one in range(len(self))[lane]]
+        kind = dm_env.StepType.LAST if self.last[lane] else dm_env.StepType.MID
+        return dm_env.TimeStep(kind, float(self.rewards[lane]), float(self.discounts[lane]), self.observations[lane])
 
 
 @dataclass(frozen=True)

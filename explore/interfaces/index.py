@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from explore.streams import Generators, normal, uniform
 
@@ -114,7 +113,7 @@ class Member(IndexDistribution):
         self.every = torch.eye(count)[None, None]  # [1, 1, draws, size]
 
     def draw(self, generators: Generators, *shape: int) -> Tensor:
-        return one_hot((uniform(generators, *shape) * self.size).long(), self.size).float()
+        return _one_hot((uniform(generators, *shape) * self.size).long(), self.size)
 
     def mean(self) -> Tensor:
         return torch.full((self.size,), 1 / self.size)
@@ -171,7 +170,7 @@ class GaussianAtHead(IndexDistribution):
     def draw(self, generators: Generators, *shape: int) -> Tensor:
         z = normal(generators, *shape)
         head = (uniform(generators, *shape) * self.size).long()
-        return z.unsqueeze(-1) * one_hot(head, self.size)
+        return z.unsqueeze(-1) * _one_hot(head, self.size)
 
     def variance(self, features: Tensor) -> Tensor:
         """Of the values over indices: `[lanes, batch, actions, size]` -> `[lanes, batch, actions]`."""
@@ -193,7 +192,7 @@ class GaussianAtHead(IndexDistribution):
     def _draw_heads(self, generators: Generators, bits: Tensor, draws: int) -> Tensor:
         """One-hot `[lanes, batch, draws, heads]`."""
         keys = uniform(generators, bits.shape[1], draws, self.size).to(bits.device) + bits.unsqueeze(2)
-        return one_hot(keys.argmax(-1), self.size).float()
+        return _one_hot(keys.argmax(-1), self.size)
 
 
 class Sphere(IndexDistribution):
@@ -248,6 +247,10 @@ class WithMean(IndexDistribution):
 
     def perturb(self, noise: Tensor, index: Tensor) -> Tensor:
         return self.varying.perturb(noise[..., :-1], index[..., :-1])
+
+
+def _one_hot(numbers: Tensor, size: int) -> Tensor:
+    return (numbers.unsqueeze(-1) == torch.arange(size, device=numbers.device)).float()
 
 
 def _append_one(index: Tensor) -> Tensor:

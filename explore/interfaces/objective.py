@@ -87,11 +87,30 @@ class Schedule(ABC):
         """The value when this share of the run's episodes is over, from 0 to 1."""
 
 
+class PlannedProgress:
+    """Stands for the progress of a run while a function is recorded; `take` gives a schedule's later values."""
+
+    def __init__(self, take: Callable[[Callable[[float], float]], Any]):
+        self.take = take
+
+
+class Scheduled:
+    """A parameter that is a number or follows a schedule, as a function of progress."""
+
+    def __init__(self, value: float | type[Schedule]):
+        self.value = value() if isinstance(value, type) else float(value)
+
+    def __call__(self, progress: float | PlannedProgress) -> Any:
+        if isinstance(self.value, float):
+            return self.value
+        return progress.take(self.value) if isinstance(progress, PlannedProgress) else self.value(progress)
+
+
 def as_schedule(
     value: float | type[Schedule], name: str, minimum: float = -math.inf, maximum: float = math.inf
-) -> Callable[[float], float]:
+) -> Scheduled:
     """A parameter that may be a number or a schedule, as a function of progress."""
-    schedule: Callable[[float], float] = value() if isinstance(value, type) else lambda progress: float(value)
+    schedule = Scheduled(value)
     for number in (schedule(0.0), schedule(1.0)):
         if not minimum <= number <= maximum:
             bounds = f"at least {minimum:g}" if maximum == math.inf else f"between {minimum:g} and {maximum:g}"

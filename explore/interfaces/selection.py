@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from explore.streams import Generators, uniform
+from explore.streams import Generators, PlannedDraws, uniform
 
 if TYPE_CHECKING:
     from explore._values.indexed_value import IndexedValue
@@ -101,6 +101,9 @@ def select_actions(selection: Selection, beliefs: Beliefs, draws: int) -> Tensor
 
 def argmax(scores: Tensor, generators: Generators) -> Tensor:
     """Argmax over the last axis, ties broken at random by each lane's own stream."""
+    if isinstance(generators, PlannedDraws):
+        best = (scores == scores.amax(-1, keepdim=True)).float()
+        return (best + uniform(generators, *best.shape[1:])).argmax(-1)
     highest, first = scores.max(-1, keepdim=True)
     best = scores == highest
     if int(best.sum()) > first.numel():

@@ -21,14 +21,14 @@ class UncertaintyModule(Network):
     features · index. This covers ensembles (the index picks a member), PINs (z at head u, else 0), hypermodels
     and random features. A module may also have
 
-      values(features, index) -> `[lanes, batch, draws, actions]`: values that are another function of features
-        `[lanes, batch, ...]` and index `[lanes, batch or 1, draws, size]`, with parameters (epinets, noise inside a
-        network).
-      means(features) and scales(features) -> `[lanes, batch, actions, columns]`: expected values and standard
-        deviations over indices, in columns that are trained one by one, for `objective.WassersteinTD`.
-      activate(features): what is still to be done to features once they are joined with the prior's.
-      build_twin(spec): the frozen module of its prior, with an index of the same size, if that is not built like
-        the module itself. Its values are features · index.
+    - values(features, index) -> `[lanes, batch, draws, actions]`: values that are another function of features
+      `[lanes, batch, ...]` and index `[lanes, batch or 1, draws, size]`, with parameters (epinets, noise inside a
+      network).
+    - means(features) and scales(features) -> `[lanes, batch, actions, columns]`: expected values and standard
+      deviations over indices, in columns that are trained one by one, for `objective.WassersteinTD`.
+    - activate(features): what is still to be done to features once they are joined with the prior's.
+    - build_twin(spec): the frozen module of its prior, with an index of the same size, if that is not built like
+      the module itself. Its values are features · index.
 
     Subclass `ScaleModule` for a network of standard deviations, as in PINs, and `ValueWrapper` for a module
     that is built on the value network.

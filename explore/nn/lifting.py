@@ -20,9 +20,12 @@ def per_lane(factory: Callable[[], nn.Module]) -> nn.Module:
 
     Slower than `Linear` and `MLP`, with no change to the module. It sees one lane's `[batch, ...]`.
     That a seed gives the same bits in any company is sure only if the widths of the module's layers
-    are multiples of 4.
+    are multiples of 4, or if it has convolutions.
     """
     return Lifted(factory)
+
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 class Lifted(LaneLayer):
@@ -42,11 +45,16 @@ class Lifted(LaneLayer):
             nn.Parameter(parameters[name].detach(), requires_grad=name not in frozen) for name in self.names
         )
         object.__setattr__(self, "template", modules[0].to("meta"))  # not as a submodule: its parameters are not ours
+        # All lanes' convolutions as one are rounded differently if there is one lane only, and slower for images.
+        self.one_by_one = any(isinstance(part, CONVOLUTIONS) for part in self.template.modules())
 
     def forward(self, x: Tensor) -> Tensor:
         def one_lane(parameters: dict[str, Tensor], x: Tensor) -> Any:
             return torch.func.functional_call(self.template, parameters, (x,))
 
+        if self.one_by_one:
+            lanes = zip(*self.stacked)
+            return torch.stack([one_lane(dict(zip(self.names, own)), obs) for own, obs in zip(lanes, x)])
         return torch.func.vmap(one_lane, randomness="error")(dict(zip(self.names, self.stacked)), x)
 
 

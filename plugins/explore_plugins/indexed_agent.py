@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from explore import hookimpl
-from explore.agents import Batch, IndexedValue, Learner, Replay, capture, check_learner, restore
+from explore.agents import ActionSelector, Batch, IndexedValue, Learner, Replay, capture, check_learner, restore
 from explore.errors import RunFailed
 from explore.interfaces import (
     Agent,
@@ -23,7 +23,6 @@ from explore.interfaces import (
     Spec,
     UncertaintyModule,
     ValueNetwork,
-    select_actions,
 )
 from explore.streams import Generators, Streams
 from explore_plugins.selections import MeanArgmax
@@ -64,8 +63,6 @@ class Indexed(Agent):
       min_replay: steps stored before learning starts.
       mask_probability: probability of each bit of a transition's bootstrap mask.
       redraw_probability: with which the index is drawn anew at each step within an episode; 1: at every step.
-      compile: compile the update step (loss, gradient and Adam) with torch.compile; faster where
-        observations are floats, slower where they are one-hot.
     """
 
     def __init__(
@@ -97,7 +94,6 @@ class Indexed(Agent):
         min_replay: int = 64,
         mask_probability: float = 0.5,
         redraw_probability: float = 0.0,
-        compile: bool = False,
     ):
         shares = {
             "discount": discount, "mask_probability": mask_probability, "redraw_probability": redraw_probability,
@@ -126,9 +122,11 @@ class Indexed(Agent):
         )  # fmt: skip
         self.bonus = self._find_bonus()
         self.objective, self.acting, self.evaluation = objective(), acting(), (evaluation or MeanArgmax)()
+        self._acting = ActionSelector(self.function, self.acting, "acting")
+        self._evaluating = ActionSelector(self.function, self.evaluation, "evaluation")
         self.learner = Learner(
             self.function, self.objective, target(), discount, learning_rate, adam_epsilon, gradient_clip, double_q,
-            compile, mask_probability,
+            mask_probability,
         )  # fmt: skip
         self.replay = Replay(
             spec.observation, lanes, replay_capacity, stored=self.learner.stored, prior=self.function.prior_shape
@@ -140,7 +138,8 @@ class Indexed(Agent):
         self.index_is_new = False
         self.evaluation_index: Index = ()
         self.latest: dict[str, list[float | None]] = {}
-        check_learner(self.learner, [self.acting, self.evaluation], self.replay)
+        selectors = [self._acting, self._evaluating]
+        check_learner(self.learner, selectors, self.replay, batch_size, self._batches_per_phase)
 
     @property
     def _batches_per_phase(self) -> int:
@@ -163,6 +162,11 @@ class Indexed(Agent):
         return held[0] if held else None
 
     def begin_episode(self, observations: np.ndarray, progress: float = 0.0) -> None:
+        expected = (len(self.steps), *self.function.spec.observation.shape)
+        if np.shape(observations) != expected:
+            raise ValueError(
+                f"begin_episode takes an observation for each seed, {[*expected]}, got {[*np.shape(observations)]}"
+            )
         self.episode += 1
         self.progress = progress
         self.index, self.index_is_new = self.function.indexer.draw(self.streams["index"], 1, 1), True
@@ -183,7 +187,7 @@ class Indexed(Agent):
         if self.redraw_probability and not self.index_is_new:
             self._redraw(active)
         self.index_is_new = False
-        return self._select(self.acting, observations, self.index, active, "acting")
+        return self._acting.select(observations, self.index, self.streams["acting"], active, self.progress)
 
     def observe(
         self,
@@ -191,11 +195,9 @@ class Indexed(Agent):
         timesteps: Sequence[dm_env.TimeStep],
         active: Sequence[bool] | None = None,
     ) -> None:
-        append, steps = self.replay.append, self.steps
-        for lane, on in enumerate(active or self.everyone):
-            if on:
-                append(lane, actions[lane], timesteps[lane])
-                steps[lane] += 1
+        active = active or self.everyone
+        self.replay.append(actions, timesteps, active)
+        self.steps = [step + on for step, on in zip(self.steps, active)]
 
     def learn_online(self, active: Sequence[bool] | None = None) -> None:
         if self.learn_every is not None:
@@ -209,7 +211,8 @@ class Indexed(Agent):
         self.evaluation_index = self.function.indexer.draw(self.streams["evaluation index"], 1, 1)
 
     def evaluate(self, observations: np.ndarray, active: Sequence[bool] | None = None) -> Sequence[int]:
-        return self._select(self.evaluation, observations, self.evaluation_index, active or self.everyone, "evaluation")
+        index, generators = self.evaluation_index, self.streams["evaluation"]
+        return self._evaluating.select(observations, index, generators, active or self.everyone, self.progress)
 
     def metrics(self) -> dict[str, Sequence[Any]]:
         return {"index": self.function.indexer.describe(self.index), **self.latest}
@@ -223,6 +226,9 @@ class Indexed(Agent):
         means = {f"{whose}mean": self.function.values(f, mean_index).squeeze(2) for whose, f in features.items()}
         stds = {f"{whose}uncertainty": self.function.std(f) for whose, f in features.items()}
         return {name: tensor.numpy(force=True) for name, tensor in (means | stds).items()}
+
+    def execution(self) -> dict[str, str]:
+        return self.function.execution()
 
     def cost(self) -> dict[str, int]:
         updates = self._batches_per_phase * sum(self.phases)
@@ -350,14 +356,6 @@ class Indexed(Agent):
             drawn = self.function.indexer.draw(_only_active(self.streams["index"], again), 1, 1)
             where = torch.tensor(again, device=self.function.device)[:, None, None, None]
             self.index = tuple(torch.where(where, new, old) for new, old in zip(drawn, self.index))
-
-    def _select(
-        self, selection: Selection, observations: np.ndarray, index: Index, active: Sequence[bool], stream: str
-    ) -> Sequence[int]:
-        obs = self._tensor(observations).unsqueeze(1)
-        features = self.function.acting_features(obs)
-        beliefs = Beliefs(self.function, features, index, _only_active(self.streams[stream], active), self.progress)
-        return select_actions(selection, beliefs, 1).flatten().tolist()
 
     def _beliefs(self, observations: np.ndarray) -> Beliefs:
         obs = self._tensor(observations)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from functools import partial
 from itertools import pairwise
 
@@ -18,6 +20,7 @@ from explore_plugins.objectives import SampledTD
 from explore_plugins.selections import SampledArgmax
 from explore_plugins.softplus_heads import SoftplusHeads
 
+from explore.agents import capture, restore
 from explore.errors import RunFailed
 from explore.interfaces import Spec
 from explore.streams import stream
@@ -299,3 +302,37 @@ def test_what_adam_has_seen_goes_with_its_moments():
     for name in ("mean", "square", "steps"):
         for one, two in zip(getattr(agent.learner.adam, name), getattr(other.learner.adam, name)):
             assert torch.equal(one, two)
+
+
+def play(agent, episodes):
+    """A loop of one's own, in which seeds take turns with episodes of 3 steps and of 5."""
+    losses = []
+    for _ in range(episodes):
+        observations = [np.full((2, 2), float(lane), np.float32) for lane in range(len(agent.steps))]
+        agent.begin_episode(observations)
+        agent.learn()
+        for step in range(5):
+            active = [step < 3 + 2 * (seed % 2) for seed in agent.streams.seeds]
+            actions = agent.act(observations, active)
+            timesteps = [dm_env.transition(float(action), one) for action, one in zip(actions, observations)]
+            agent.observe(actions, timesteps, active)
+            agent.learn_online(active)
+        losses.append(agent.metrics()["mean_loss"])
+    return losses
+
+
+def test_an_agent_in_a_loop_of_ones_own_goes_on_from_its_state():
+    whole, first, second = (build(SEEDS) for _ in range(3))
+    expected = play(whole, 8)
+    assert play(first, 4) == expected[:4]
+    restore(second, copy.deepcopy(capture(first, "agent")), "agent")
+    assert play(second, 4) == expected[4:]
+    assert all(loss is not None for loss in expected[-1])
+
+
+@pytest.mark.parametrize(
+    ("observations", "found"), [(np.zeros((2, 2)), "[2, 2]"), (np.zeros((2, 2, 2)), "[2, 2, 2]"), ([0.0], "[1]")]
+)
+def test_an_episode_begins_with_an_observation_for_each_seed(observations, found):
+    with pytest.raises(ValueError, match=re.escape(f"an observation for each seed, [1, 2, 2], got {found}")):
+        build([0]).begin_episode(observations)
