@@ -20,7 +20,6 @@ from examples.wtd import WTD
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding
 from explore._running.experiment import load
-from explore.streams import integer_seed
 
 GOAL = 60.0  # seconds, of 200 MDPs and 2,000 episodes
 RATIO = 10.0
@@ -77,7 +76,7 @@ def plain(mdps: int, episodes: int) -> float:
     """Seconds."""
     start = time.perf_counter()
     for seed in range(mdps):
-        agent = Plain(RandomMDP(integer_seed(seed, "environment")), np.random.default_rng(seed))
+        agent = Plain(RandomMDP(seed), np.random.default_rng(seed))
         for _ in range(episodes):
             agent.episode()
     return time.perf_counter() - start

@@ -4,7 +4,7 @@
 
 The value function is Q_z(s, a) = <h(s), A_a z + c_a> + β <h0(s), A0_a z + c0_a>: a hypermodel A z + c gives the last
 layer's weights on the features h; h0, A0 and c0 stay as they were drawn. The index z is uniform on the unit sphere,
-drawn for each episode, and again at a step with probability 1 - γ. 5 of 5 seeds learn, in a minute.
+drawn for each episode, and again at a step with probability 1 - γ. 5 of 5 seeds learn, in one or two minutes.
 """
 
 import argparse

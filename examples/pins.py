@@ -5,7 +5,7 @@ Reinforcement Learning" (Tan, Xiong and Dwaracherla, https://arxiv.org/abs/1912.
 
 The value function is Q_z(s, a) = (ν + β1 ν̄)(s, a) + (m^u + β2 m̄^u)(s, a) z. A mean network ν and an uncertainty
 network m with U heads are trained; their priors ν̄ and m̄ stay as they were drawn. One index z and one head u are
-drawn for each episode, and held to its end. Comments name the algorithms' lines. 4 of 5 seeds learn, in a minute.
+drawn for each episode, and held to its end. Comments name the algorithms' lines. 3 or 4 of 5 seeds learn, in minutes.
 """
 
 import argparse

@@ -9,13 +9,14 @@ learns; `agent.Indexed` (`explore_plugins/indexed_agent.py`) does so with every 
 
         def __init__(self, spec, streams, device, value: type[ValueNetwork], uncertainty: type[UncertaintyModule],
                      prior: type[Prior], acting: type[Selection], objective: type[Objective]):
-            self.streams, self.acting = streams, acting()
+            self.streams = streams
             self.function = IndexedValue(spec, streams.seeds, value, [uncertainty], prior(), device)
+            self.acting = ActionSelector(self.function, acting(), "acting")
             self.learner = Learner(self.function, objective(), acting(), discount=0.99, learning_rate=1e-3)
             stored, prior = self.learner.stored, self.function.prior_shape
             self.replay = Replay(spec.observation, len(streams), 10_000, stored, prior)
             self.index, self.losses = (), [None] * len(streams)
-            check_learner(self.learner, [self.acting], self.replay)  # what is wrong is told before the run
+            check_learner(self.learner, [self.acting], self.replay, 32, 10)  # what is wrong is told first
 
         def begin_episode(self, observations, progress):
             self.index = self.function.indexer.draw(self.streams["index"], 1, 1)
@@ -33,20 +34,19 @@ learns; `agent.Indexed` (`explore_plugins/indexed_agent.py`) does so with every 
                 self.function.copy_to_target(lanes)
 
         def act(self, observations, active):
-            generators = [generator if on else None for generator, on in zip(self.streams["acting"], active)]
-            features = self.function.acting_features(torch.as_tensor(observations).unsqueeze(1))
-            beliefs = Beliefs(self.function, features, self.index, generators, progress=0.0)
-            return select_actions(self.acting, beliefs, 1).flatten().tolist()
+            return self.acting.select(observations, self.index, self.streams["acting"], active)
 
         def observe(self, actions, timesteps, active):
-            for lane in [lane for lane, on in enumerate(active) if on]:
-                self.replay.append(lane, actions[lane], timesteps[lane])
+            self.replay.append(actions, timesteps, active)
 
         def evaluate(self, observations, active):
             return self.act(observations, active)
 
         def metrics(self):
             return {"loss": self.losses}
+
+        def execution(self):
+            return self.function.execution()  # native kernels or PyTorch, for the first line of a run
 
 A checkpoint keeps an agent's attributes, and those of what it is made of. An agent that saves something else has
 `state_dict` and `load_state_dict`, where `capture(thing, "its name")` gives the state of a component as
@@ -57,6 +57,7 @@ from explore._learning.learner import Learner
 from explore._learning.preflight import check_learner
 from explore._learning.replay import Batch, Replay
 from explore._state import capture, restore
+from explore._values.acting import ActionSelector
 from explore._values.indexed_value import IndexedValue
 
-__all__ = ["Batch", "IndexedValue", "Learner", "Replay", "capture", "check_learner", "restore"]
+__all__ = ["ActionSelector", "Batch", "IndexedValue", "Learner", "Replay", "capture", "check_learner", "restore"]

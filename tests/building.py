@@ -22,6 +22,7 @@ __all__ = [
     "FLOATS",
     "PINS",
     "Walk",
+    "append",
     "as_numbers",
     "build",
     "fill",
@@ -63,7 +64,13 @@ def fill(replay: Replay, steps: int, lane: int = 0, first: int = 0) -> None:
     """Adds steps of one long episode, whose observations `[1]` count up."""
     replay.start(lane, np.array([first], np.float32))
     for number in range(first, first + steps):
-        replay.append(lane, 0, dm_env.transition(0.0, np.array([number + 1], np.float32)))
+        append(replay, lane, 0, dm_env.transition(0.0, np.array([number + 1], np.float32)))
+
+
+def append(replay: Replay, lane: int, action: int, timestep: dm_env.TimeStep) -> None:
+    """A step of one lane, while the others wait."""
+    lanes = len(replay.cursor)
+    replay.append([action] * lanes, [timestep] * lanes, [other == lane for other in range(lanes)])
 
 
 def weights(agent: Indexed) -> dict[int, list[torch.Tensor]]:

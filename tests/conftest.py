@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; read by torch when it is imported
@@ -29,14 +28,6 @@ def usual_signals():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-
-
-@pytest.fixture
-def only_traced(monkeypatch):
-    """`compile = True` traces the update step but generates no code, which takes ten times as long."""
-    from explore._learning import compiled
-
-    monkeypatch.setattr(compiled, "CompiledUpdate", partial(compiled.CompiledUpdate, backend="aot_eager"))
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ SIZES = (
     "agent.Indexed.learn_every = None",
     "agent.Indexed.replay_capacity = 50",
     "agent.Indexed.min_replay = 2",
-    "agent.Indexed.compile = False",
     "value.MLP.hidden = (8,)",
     "uncertainty.SoftplusHeads.hidden = (8,)",
     "uncertainty.SoftplusHeads.heads = 3",

@@ -39,7 +39,9 @@ from explore._storage.run_folder import Run
 from explore._storage.run_writer import RunWriter
 
 CALLS = (
-    *((environment, "step") for environment in (Bsuite, CartpoleSwingup, DeepSea)),
+    (Bsuite, "step"),
+    (CartpoleSwingup, "step_lanes"),
+    (DeepSea, "step_lanes"),
     *((Indexed, name) for name in ("begin_episode", "learn", "act", "observe", "learn_online", "begin_evaluation")),
     *((Experiment, name) for name in ("state_dict", "load_state_dict")),
     *((RunWriter, name) for name in ("resume", "add_rows")),

@@ -74,7 +74,7 @@ def record(
 
 
 def report_data(folder):
-    return data.gather(*groups.finished(groups.run_folders([folder])))
+    return data.gather(*groups.read_finished_runs(groups.run_folders([folder])))
 
 
 def create(folder=None, **changes):

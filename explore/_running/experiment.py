@@ -23,7 +23,7 @@ from explore._state import Tree, capture, check_fits, restore, skeleton
 from explore._storage.episodes_csv import episode_columns
 from explore._storage.snapshots import is_due
 from explore.interfaces import Agent, Judge, Observer, Spec
-from explore.streams import Streams, global_generators, integer_seed
+from explore.streams import Streams, global_generators
 
 MOST_SEEDS = 1_000_000
 
@@ -99,7 +99,7 @@ class Experiment:
 
     def _build_task(self, environment: type[dm_env.Environment]) -> None:
         """Environments and judges, one of each per seed."""
-        self.build_environment: Callable[[int], Any] = lambda seed: environment(seed=integer_seed(seed, "environment"))
+        self.build_environment: Callable[[int], Any] = lambda seed: environment(seed=seed)
         self.environments = [self.build_environment(seed) for seed in self.seeds]
         self.evaluators = [self.build_environment(seed) for seed in self.seeds] if self.evaluate_every else []
         self.judges = [getattr(env, "judge", Judge)(env) for env in self.environments]
@@ -153,9 +153,9 @@ class Experiment:
         return columns
 
     @contextmanager
-    def isolated(self) -> Iterator[None]:
-        """The threads of a run; and the generators that belong to everyone (torch's, numpy's, Python's) seeded,
-        for what a plugin may draw from them. Afterwards all is as before."""
+    def isolate(self) -> Iterator[None]:
+        """Sets the number of threads, and seeds the global generators (torch's, numpy's, Python's), from which
+        a plugin may draw; restores both afterwards."""
         threads = torch.get_num_threads()
         with preserve_generators():
             torch.set_num_threads(self.threads)
@@ -169,7 +169,7 @@ class Experiment:
 
     def state_dict(self) -> dict[str, Tree]:
         """All that changes in a run, as it is between episodes; raises `Unsavable`."""
-        state = {name: capture(thing, name) for name, thing in self._changing().items()}
+        state = {name: capture(thing, name) for name, thing in self._list_changing().items()}
         if self._skeleton is not None:
             for name, tree in state.items():
                 check_fits(tree, self._skeleton[name], name)
@@ -177,14 +177,14 @@ class Experiment:
 
     def load_state_dict(self, state: Mapping[str, Tree]) -> None:
         """Takes over the state of another experiment of the same configuration; raises `Misfit`."""
-        for name, thing in self._changing().items():
+        for name, thing in self._list_changing().items():
             restore(thing, state.get(name), name)
 
     def record_skeleton(self) -> None:
         """To be called when newly built: later states are checked to fit. Raises `Unsavable`."""
         self._skeleton = skeleton(self.state_dict())
 
-    def _changing(self) -> dict[str, Any]:
+    def _list_changing(self) -> dict[str, Any]:
         return {
             "agent": self.agent,
             "task": _Task(self.environments, self.evaluators, self.judges),
@@ -196,7 +196,7 @@ class Experiment:
 
 @contextmanager
 def preserve_generators() -> Iterator[None]:
-    """Leaves the generators that belong to everyone as they were."""
+    """Restores the global generators afterwards."""
     before = capture(global_generators(), "the global generators")
     try:
         yield

@@ -33,7 +33,7 @@ class Interrupts:
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             for number, handler in self._before.items():
                 if handler not in (signal.SIG_IGN, None):  # None: not one of Python's
-                    signal.signal(number, self._asked)
+                    signal.signal(number, self._note_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +41,7 @@ class Interrupts:
             if handler is not None:
                 signal.signal(number, handler)
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _note_signal(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
             if time.monotonic() < self._asked_at + TOGETHER:
                 return

@@ -9,6 +9,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from explore._running.lanes import Lanes
 from explore._running.visits import Visits
 from explore.interfaces import Agent, Judge
 
@@ -19,35 +20,6 @@ class Progress:
 
     steps: np.ndarray  # of each lane
     episode: int = 0  # the latest that is complete
-
-
-class Lanes:
-    """Environments that are stepped together; a lane whose episode has ended waits for the others."""
-
-    def __init__(self, environments: Sequence[dm_env.Environment]):
-        self.environments = environments
-        one_hot = isinstance(environments[0].observation_spec(), dm_env.specs.DiscreteArray)
-        self._dtype = np.int64 if one_hot else np.float32
-
-    def reset(self) -> None:
-        self._timesteps = [environment.reset() for environment in self.environments]
-        self.observations = np.array([timestep.observation for timestep in self._timesteps], self._dtype)
-        self.active = [True] * len(self.environments)
-        self.returns = [0.0] * len(self.environments)
-        self.lengths = np.zeros(len(self.environments), int)
-
-    def step(self, actions: Sequence[int]) -> list[dm_env.TimeStep]:
-        """Take an action in every active lane; return the latest timestep of each lane."""
-        self.observations = self.observations.copy()  # an agent may have kept the last ones
-        self.lengths += self.active
-        timesteps = self._timesteps
-        for lane, active in enumerate(self.active):
-            if active:
-                timestep = timesteps[lane] = self.environments[lane].step(actions[lane])
-                self.observations[lane] = timestep.observation
-                self.returns[lane] += float(timestep.reward)
-        self.active = [active and not timestep.last() for active, timestep in zip(self.active, timesteps)]
-        return timesteps
 
 
 def train(
@@ -99,7 +71,7 @@ def play_episode(
         agent.observe(actions, timesteps, active)
         agent.learn_online(active)
         if visits is not None:
-            visits.step(observations, actions, timesteps, active)
+            visits.step(observations, actions, timesteps)
     return lanes
 
 

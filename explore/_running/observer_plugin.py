@@ -1,4 +1,4 @@
-"""Observers as plugins, so that pluggy calls whoever watches a run."""
+"""Observers as plugins, so that pluggy calls all that watch a run."""
 
 from __future__ import annotations
 

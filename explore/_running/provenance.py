@@ -21,14 +21,15 @@ import torch
 from explore import __version__
 from explore._config.discovery import Registry
 from explore._config.same_results import WHEN_RESUMED, relevant_bindings
+from explore._storage.run_folder import describe_execution
 
 PACKAGES = ("torch", "numpy", "bsuite", "dm-env", "gin-config", "pluggy")
 HARMLESS = ("gin-config", "pluggy")  # they compute nothing
 INSTALLED = ("site-packages", "dist-packages")
 
 
-def provenance(registry: Registry) -> dict[str, Any]:
-    """The entries of `run.json` that say what a run is made with."""
+def provenance(registry: Registry, execution: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The entries of `run.json` that say what a run is made with; `execution` is what its agent says of that."""
     versions = {"python": platform.python_version(), "explore": __version__}
     versions |= {package: metadata.version(package) for package in PACKAGES}
     return {
@@ -36,15 +37,16 @@ def provenance(registry: Registry) -> dict[str, Any]:
         "platform": platform.platform(),
         "machine": machine(),
         "versions": versions,
-        "code": _own_code(),
+        "code": _digest_own_code(),
         "plugins": [
             {"name": p.name, "version": p.version, "source": p.source, "sha256": fingerprint(p.module)}
             for p in registry.plugins
         ],
+        "execution": dict(execution or {}),
     }
 
 
-def _own_code() -> str:
+def _digest_own_code() -> str:
     """A digest of the code of explore and its built-in plugins: in a checkout the version says little."""
     folders = Path(__file__).parents[1], Path(explore_plugins.__file__).parent
     return _digest(file for folder in folders for file in folder.rglob("*.py"))
@@ -53,7 +55,7 @@ def _own_code() -> str:
 def fingerprint(module: Any) -> str | None:
     """The SHA-256 of a plugin's code: all of its package, or its file with what that imports from beside it.
 
-    What lies beside an installed file is everybody's, and none of its own.
+    The files beside an installed file belong to other packages.
     """
     if not getattr(module, "__file__", None):
         return None
@@ -97,12 +99,21 @@ def describe_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
     changed = [name for name in old if old[name] != new.get(name)]
     edited = [name for name in old_code if name not in changed and old_code[name] != new_code.get(name)]
     described = [f"{name} {old[name]} (now {new.get(name, 'missing')})" for name in changed]
-    return described + [f"{name} (edited since)" for name in edited]
+    return described + [f"{name} (edited since)" for name in edited] + _describe_other_execution(then, now)
+
+
+def _describe_other_execution(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Native kernels are one path, whatever instructions they use: they give the same bits. PyTorch is another."""
+    old, new = then.get("execution"), now.get("execution")
+    if not old or not new or set(old) == set(new):
+        return []
+    reasons = {name: reason if name.startswith("PyTorch") else "" for name, reason in new.items()}
+    return [f"{'; '.join(old)} (now {describe_execution(reasons)})"]
 
 
 def _read_versions(info: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The versions of all that changes results, and digests of the code that may change without its version."""
-    plugins = {f"plugin {plugin['name']}": plugin for plugin in _foreign(info)}
+    plugins = {f"plugin {plugin['name']}": plugin for plugin in _list_foreign(info)}
     versions = {name: version for name, version in info["versions"].items() if name not in HARMLESS}
     versions |= {"processor": info.get("machine")} | {name: plugins[name].get("version") for name in plugins}
     return versions, {"explore": info.get("code")} | {name: plugins[name].get("sha256") for name in plugins}
@@ -117,8 +128,8 @@ def describe_changed_bindings(before: str, after: str) -> list[str]:
 
 def list_user_plugins(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The plugins that the user named with `-p` when the run was made."""
-    return [plugin for plugin in _foreign(info) if not str(plugin.get("source")).startswith("entry point")]
+    return [plugin for plugin in _list_foreign(info) if not str(plugin.get("source")).startswith("entry point")]
 
 
-def _foreign(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _list_foreign(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [plugin for plugin in info["plugins"] if plugin.get("source") != "built in"]

@@ -59,13 +59,14 @@ class Resumption:
         if episodes != run.info["episodes"] and "schedule." in self.config:
             note(f"schedules now run over {episodes} episodes, no longer {run.info['episodes']}")
         made_with = dict(self.made_with)
-        command = made_with.pop("command")
+        command, execution = made_with.pop("command"), made_with.pop("execution")
         self.writer.resume(
             self.after,
             self.checkpoint["rows"] if self.checkpoint else None,
             config=self.config,
             command=command,
             forced=self.changes,
+            execution=execution,
             episodes=episodes,
             **(made_with if self.changes or self.checkpoint is None else {}),
         )

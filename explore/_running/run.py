@@ -47,7 +47,7 @@ class Request:
 
     def resume_command(self, folder: Path) -> str:
         place = f"./{folder}" if str(folder).startswith("-") else str(folder)
-        words = ["explore", "run", "--resume", place, *(word for plugin in self.plugins for word in ("-p", plugin))]
+        words = ["explore", "resume", place, *(word for plugin in self.plugins for word in ("-p", plugin))]
         return shlex.join([*words, *(["--allow-imports"] if self.allow_imports else [])])
 
 
@@ -102,7 +102,7 @@ def _run(request: Request) -> Run:
         notes = loaded.unused()
         for remark in [*map(str, registry.failed), *notes]:
             note(remark)
-        made_with = provenance(registry)
+        made_with = provenance(registry, experiment.agent.execution())
         resumption = None
         if writer is not None:
             resumption = Resumption(writer, experiment, loaded.text(), made_with)
@@ -124,10 +124,17 @@ def _run(request: Request) -> Run:
             stack.enter_context(closing(writer))
             if request.resume:
                 note(f"there is nothing to resume yet: the run begins in {writer.run.folder}")
-        stack.enter_context(experiment.isolated())
+        stack.enter_context(experiment.isolate())
         if resumption is None or resumption.restore():
+            _note_fall_back(writer.run)
             Trainer(experiment, writer, registry, request.resume_command(writer.run.folder)).train()
     return writer.run
+
+
+def _note_fall_back(run: Run) -> None:
+    """Says what is executed by PyTorch as the kernels cannot; without `quiet`, the display says it."""
+    if run.quiet and any(name.startswith("PyTorch") and reason for name, reason in run.info["execution"].items()):
+        note(f"{run.info['name']} runs with {run.execution}")
 
 
 def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: bool = False) -> Agent:

@@ -32,14 +32,14 @@ class Trainer:
     def train(self) -> None:
         """Trains to the end, and records it: the run is then done, interrupted or failed."""
         observers = map(ObserverPlugin, self.experiment.observers)
-        with self.registry.registered(observers), plugin_errors(self.registry), Interrupts() as interrupts:
+        with self.registry.register(observers), plugin_errors(self.registry), Interrupts() as interrupts:
             try:
                 with plugin_errors(self.registry):
                     self._train(interrupts)
                     summary = self._summarise()
             except KeyboardInterrupt as interrupt:
                 self._finish("interrupted", self._summarise())
-                raise Interrupted(self._where(), getattr(interrupt, "number", signal.SIGINT)) from None
+                raise Interrupted(self._describe_stop(), getattr(interrupt, "number", signal.SIGINT)) from None
             except (Exception, SystemExit) as error:
                 reason = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
                 with suppress(Exception):  # such as a full disk; the first failure is the one to tell
@@ -111,10 +111,10 @@ class Trainer:
         finally:
             self.registry.hook.explore_run_finished(run=self.run, summary=summary)
 
-    def _where(self) -> str:
+    def _describe_stop(self) -> str:
         """Where an interrupted run stands, and how to resume it."""
         if not self.experiment.has_checkpoints:
             return f"the results are in {self.run.folder}"
         if not self.saved:
             return f"before the first checkpoint; to begin again: {self.resume_command}"
-        return f"saved after episode {self.saved} of {self.experiment.episodes}; to go on: {self.resume_command}"
+        return f"saved after episode {self.saved} of {self.experiment.episodes}; to resume: {self.resume_command}"

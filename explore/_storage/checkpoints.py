@@ -79,7 +79,7 @@ class Checkpoints:
     def episodes(self) -> list[int]:
         """After which episodes there are states, whole or not; the newest first."""
         for folder in (self.folder, self.chunks):
-            if folder.is_symlink():  # to go on would remove files of whoever it leads to
+            if folder.is_symlink():  # files of another folder would be removed
                 raise Damaged(f"{folder} is damaged: it is a link to elsewhere")
         try:
             return self._states()
@@ -157,7 +157,7 @@ class Checkpoints:
         named = {episode: self._chunks_of(episode) for episode in kept}
         self._remove_others(self.folder, STATE_NAME, {self._path(episode).name for episode in kept})
         self._named = {episode: chunks for episode, chunks in named.items() if chunks is not None}
-        if len(self._named) == len(kept):  # else nobody knows which chunks are needed
+        if len(self._named) == len(kept):  # else it is unknown which chunks are needed
             chunks = set().union(*self._named.values())
             self._sound &= chunks
             self._remove_others(self.chunks, CHUNK_NAME, chunks)
@@ -204,18 +204,18 @@ class _Parser:
         version, checksum, content = [*_read(self._path).split(b"\n", 2), b"", b""][:3]
         match = re.fullmatch(rb"explore checkpoint ([0-9]{1,90})", version)
         if not match:
-            raise self._damaged("it does not begin like a checkpoint")
+            raise self._refuse("it does not begin like a checkpoint")
         if (found := match[1].decode()) != str(FORMAT):
             raise Damaged(f"{self._path} was written by another version: its format is {found}, not {FORMAT}")
         if checksum != hashlib.sha256(content).hexdigest().encode():
-            raise self._damaged("its content does not match its checksum")
+            raise self._refuse("its content does not match its checksum")
         manifest, _, self._blob = content.partition(b"\n")
         try:
             return json.loads(manifest.decode(), object_hook=self._read_node), frozenset(self._chunks)
         except RecursionError:
-            raise self._damaged("its tree is too deep") from None
+            raise self._refuse("its tree is too deep") from None
         except ValueError as error:
-            raise self._damaged(f"its tree is not JSON: {error}") from error
+            raise self._refuse(f"its tree is not JSON: {error}") from error
 
     def _read_node(self, node: dict[str, Any]) -> Tree:
         if "$array" not in node:
@@ -223,27 +223,27 @@ class _Parser:
         match node["$array"]:
             case {"dtype": str(dtype), "shape": list(shape), "chunks": list(names)}:
                 return self._read_array(dtype, shape, names)
-        raise self._damaged("an array is not described as one")
+        raise self._refuse("an array is not described as one")
 
     def _read_array(self, dtype: str, shape: list[Any], names: list[Any]) -> StoredArray:
         if dtype not in DTYPES:
-            raise self._damaged(f"an array's dtype is {dtype[:20]!r}")
+            raise self._refuse(f"an array's dtype is {dtype[:20]!r}")
         if len(shape) > DIMENSIONS or any(type(size) is not int or size < 0 for size in shape):
-            raise self._damaged("an array's shape is no row of natural numbers")
+            raise self._refuse("an array's shape is no row of natural numbers")
         if not all(isinstance(name, str) and CHUNK_NAME.fullmatch(name) for name in names):
-            raise self._damaged("a chunk's name is not a SHA-256")
+            raise self._refuse("a chunk's name is not a SHA-256")
         size = np.dtype(dtype).itemsize
         whole, rest = divmod(math.prod(shape) * size, CHUNK)
         start, self._used = self._used, self._used + rest
         if len(names) != whole or self._used > len(self._blob):
-            raise self._damaged("an array's shape does not fit its bytes")
+            raise self._refuse("an array's shape does not fit its bytes")
         if math.prod(side or 1 for side in shape) * size >= 2**63:  # numpy leaves out zeros, too
-            raise self._damaged("an array's shape is too large")
+            raise self._refuse("an array's shape is too large")
         self._chunks.update(names)
         paths = [self._folder / name for name in names]
         return StoredArray(np.dtype(dtype), tuple(shape), paths, self._blob[start : self._used])
 
-    def _damaged(self, what: str) -> Damaged:
+    def _refuse(self, what: str) -> Damaged:
         return Damaged(f"{self._path} is damaged: {what}")
 
 

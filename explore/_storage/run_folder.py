@@ -86,6 +86,11 @@ class Run:
         return files.read_text(self.folder / "config.gin")
 
     @property
+    def execution(self) -> str:
+        """What executes the agent, such as "native kernels (avx512)"; empty if `run.json` does not say."""
+        return describe_execution(self.info.get("execution", {}))
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`: of each seed, and over seeds. Written when the run ends."""
         return _read_json(self.folder / "summary.json")
@@ -95,6 +100,15 @@ class Run:
         """The columns of `episodes.csv`: floats, NaN where empty; strings where not all are numbers."""
         file = EpisodesFile(self.folder / "episodes.csv", self.info["columns"])
         return file.read(whole=self.info["status"] == "done")
+
+
+def describe_execution(execution: Mapping[str, str]) -> str:
+    """What `Agent.execution` returns, in words: "native kernels (avx512); PyTorch for updates: ..."."""
+
+    def describe(name: str, remark: str) -> str:
+        return f"{name}: {remark}" if " " in remark else f"{name} ({remark})" if remark else name
+
+    return "; ".join(describe(name, remark) for name, remark in execution.items())
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -130,6 +144,9 @@ INFO: dict[str, Callable[[Any], bool]] = {
         and all(isinstance(plugin.get(key), str) for plugin in value for key in ("name", "source"))
     ),
     "resumed": _is_list(dict),
+    "execution": lambda value: (
+        value is None or (isinstance(value, dict) and all(isinstance(remark, str) for remark in value.values()))
+    ),
 }
 """The entries of `run.json` that readers rely on, and what they must look like."""
 

@@ -86,7 +86,7 @@ class RunWriter:
         resumed = {"at": _now(), "after_episode": after, "command": command, "forced": list(forced)}
         run.info |= {**facts, "status": "running", "reason": None, "finished": None, "seconds": None}
         run.info["resumed"] = [*run.info["resumed"], resumed]
-        with _failing("to", run.folder):
+        with _report_write_errors("to", run.folder):
             run.checkpoints.remove_after(after)
             run.snapshots.remove_after(after)
             self.episodes.truncate(mark)
@@ -101,16 +101,16 @@ class RunWriter:
 
     def add_snapshot(self, episode: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Adds what was believed after an episode."""
-        with _failing("to", self.run.snapshots.folder):
+        with _report_write_errors("to", self.run.snapshots.folder):
             self.run.snapshots.write(episode, arrays)
 
     def remove_snapshot(self, episode: int) -> None:
-        with _failing("to", self.run.snapshots.folder):
+        with _report_write_errors("to", self.run.snapshots.folder):
             self.run.snapshots.remove(episode)
 
     def add_checkpoint(self, episode: int, state: Mapping[str, Any]) -> None:
         """Adds the state after an episode, with the configuration and the rows that belong to it."""
-        with _failing("the checkpoint to", self.run.checkpoints.folder):
+        with _report_write_errors("the checkpoint to", self.run.checkpoints.folder):
             known = {"episode": episode, "config": self.config, "rows": self.episodes.mark()}
             self.run.checkpoints.write(episode, {**known, **state})
 
@@ -121,7 +121,7 @@ class RunWriter:
         run = self.run
         run.info |= {"status": status, "reason": reason, "finished": _now(), "seconds": seconds}
         contents = {"summary.json": summary, "run.json": run.info}
-        with _failing("the summary to", run.folder):
+        with _report_write_errors("the summary to", run.folder):
             for name in contents if status == "done" else reversed(contents):  # a run that is done has a summary
                 write_json(run.folder / name, contents[name])
 
@@ -131,7 +131,7 @@ class RunWriter:
 
 
 @contextmanager
-def _failing(what: str, where: Path) -> Iterator[None]:
+def _report_write_errors(what: str, where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

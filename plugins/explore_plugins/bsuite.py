@@ -13,6 +13,7 @@ from dm_env import specs
 
 from explore import hookimpl
 from explore.interfaces import Judge
+from explore.streams import integer_seed
 from explore.tasks import TaskDescription
 from explore_plugins.cartpole_swingup import CartpoleSwingup
 from explore_plugins.deep_sea import DeepSea
@@ -102,7 +103,7 @@ def _load(seed: int, id: str) -> dm_env.Environment:
         return CartpoleSwingup(seed, move_cost=0.1, x_threshold=3.0, **settings)
     load = EXPERIMENT_NAME_TO_ENVIRONMENT[experiment]
     if "seed" in inspect.signature(load).parameters:
-        settings = settings | {"seed": seed}
+        settings = settings | {"seed": integer_seed(seed, "environment")}
     return load(**settings)
 
 

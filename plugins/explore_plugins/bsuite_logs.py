@@ -26,7 +26,7 @@ from explore import Run
 from explore.commands import note
 from explore.errors import UserError
 from explore.reports import finished_runs, read_bindings, write_files
-from explore_plugins.bsuite_scores import logged
+from explore_plugins.bsuite_scores import list_logged
 
 SEED = "run_seed"
 """Not `seed`, which is a setting of some of bsuite's experiments: `csv_load` would rename both."""
@@ -67,7 +67,7 @@ def export_bsuite(folders: Sequence[str | Path], out: str | Path) -> list[Path]:
     folder_of: dict[tuple[str, int], Path] = {}
     for run in runs:
         id = bsuite_id(run)
-        for seed, rows in _logged(run, id).items():
+        for seed, rows in _rebuild_log(run, id).items():
             if (id, seed) in folder_of:
                 both = f"{folder_of[id, seed]} and {run.folder} both hold seed {seed} of {id}"
                 raise UserError(f"{both}; bsuite knows one agent per folder: export them apart")
@@ -87,7 +87,7 @@ def bsuite_id(run: Run) -> str:
     parameters = {name: _value(text) for name, text in values.items()}
     component = environment.rpartition("/")[2]
     if component == "environment.Bsuite":
-        return _checked(parameters.get("id"), run)
+        return _check_id(parameters.get("id"), run)
     candidates = _settings(component)
     if not candidates:
         raise UserError(
@@ -107,7 +107,7 @@ def bsuite_id(run: Run) -> str:
     return nearest
 
 
-def _checked(id: Any, run: Run) -> str:
+def _check_id(id: Any, run: Run) -> str:
     if id not in [*SETTINGS] or id.startswith("mnist"):  # a list, as what a file says may have no hash
         nearest = ", ".join(difflib.get_close_matches(str(id), SETTINGS, cutoff=0.0))
         raise UserError(f"{run.folder} is a run of {id!r}, which is no id of bsuite's; the nearest are {nearest}")
@@ -130,14 +130,14 @@ def _settings(component: str) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def _logged(run: Run, id: str) -> dict[int, Rows]:
+def _rebuild_log(run: Run, id: str) -> dict[int, Rows]:
     """What bsuite would have logged of each seed of a run."""
     experiment = id.partition("/")[0]
     reports = EXPERIMENT_NAME_TO_ENVIRONMENT[experiment](**SETTINGS[id]).bsuite_info()
     own = REPORTED.get(experiment, {name: (f"bsuite_{name}", np.asarray) for name in reports})
     columns = ["return", "length", "steps", *(column for column, _ in own.values())]
     found = {}
-    for seed, episodes in _by_seed(run, columns).items():
+    for seed, episodes in _split_by_seed(run, columns).items():
         returns = episodes["return"]
         table = {
             "steps": episodes["steps"].astype(int),
@@ -147,12 +147,12 @@ def _logged(run: Run, id: str) -> dict[int, Rows]:
             "episode_return": returns,
             **{name: own[name][1](episodes[own[name][0]]) for name in reports},
         }
-        at = logged(len(returns)) - 1
+        at = list_logged(len(returns)) - 1
         found[seed] = [dict(zip(table, row)) for row in zip(*(column[at].tolist() for column in table.values()))]
     return found
 
 
-def _by_seed(run: Run, names: Iterable[str]) -> dict[int, dict[str, np.ndarray]]:
+def _split_by_seed(run: Run, names: Iterable[str]) -> dict[int, dict[str, np.ndarray]]:
     """Columns of `episodes.csv`, an entry per episode of a seed."""
     seeds, columns, path = run.info["seeds"], run.episodes, run.folder / "episodes.csv"
     for name in names:

@@ -53,7 +53,7 @@ def score(task: str, runs: Mapping[float, ArrayLike], *, every_episode: bool = F
 def deep_sea_solved_at(task: str, bad: ArrayLike, *, every_episode: bool = False) -> int | None:
     """The first episode, counted from 1, up to which few enough were bad; None if there is none within 10,000."""
     flags = _flags(bad)
-    judged = _looked_at(min(len(flags), DEEP_SEA_EPISODES), every_episode)
+    judged = _choose_judged(min(len(flags), DEEP_SEA_EPISODES), every_episode)
     judged = judged[judged >= FIRST_JUDGED[task]]
     solved = judged[np.cumsum(flags)[judged - 1] / judged < BAD_SHARE[task]]
     return int(solved[0]) if solved.size else None
@@ -66,12 +66,12 @@ def swingup_score(returns: ArrayLike, *, every_episode: bool = False) -> float:
     than 100, both up to the last logged of the first 1,000 episodes.
     """
     numbers = _numbers(returns)[:SWINGUP_EPISODES]
-    numbers = numbers[: _looked_at(len(numbers), every_episode)[-1]]
+    numbers = numbers[: _choose_judged(len(numbers), every_episode)[-1]]
     share = np.clip(numbers.mean() / PERFECT_RETURN, 0, 1)
     return float(0.5 * share + 0.5 * (numbers.max() > GOOD_RETURN))
 
 
-def logged(episodes: int) -> np.ndarray:
+def list_logged(episodes: int) -> np.ndarray:
     """Which of the episodes 1, 2, ..., `episodes` bsuite logs."""
     every = np.arange(1, episodes + 1)
     ratios = np.array([10, 12, 14, 17, 20, 25, 30, 40, 50, 60, 70, 80, 90])  # tenths of a power of ten
@@ -79,8 +79,8 @@ def logged(episodes: int) -> np.ndarray:
     return every[np.isin(10 * every, np.outer(powers, ratios))]
 
 
-def _looked_at(episodes: int, every_episode: bool) -> np.ndarray:
-    return np.arange(1, episodes + 1) if every_episode else logged(episodes)
+def _choose_judged(episodes: int, every_episode: bool) -> np.ndarray:
+    return np.arange(1, episodes + 1) if every_episode else list_logged(episodes)
 
 
 def _flags(bad: ArrayLike) -> np.ndarray:

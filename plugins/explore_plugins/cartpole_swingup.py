@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
@@ -10,7 +11,8 @@ import numpy as np
 from dm_env import specs
 
 from explore import hookimpl
-from explore.interfaces import Judge
+from explore.interfaces import Judge, Timesteps
+from explore.streams import integer_seed
 from explore.tasks import TaskDescription, Trace
 from explore_plugins.bsuite_scores import GOOD_RETURN, PERFECT_RETURN, swingup_score
 
@@ -19,6 +21,7 @@ FORCE = 10.0
 MASS_POLE = 0.1
 MASS_TOTAL = 1.0 + MASS_POLE
 LENGTH = 0.5  # half of the pole's
+MOMENT = MASS_POLE * LENGTH
 
 
 class CartpoleSwingupJudge(Judge):
@@ -53,7 +56,7 @@ class CartpoleSwingupJudge(Judge):
 
 
 class CartpoleSwingup(dm_env.Environment):
-    """bsuite's Cartpole swing-up, step for step: `seed` means what it means there.
+    """bsuite's Cartpole swing-up, step for step.
 
     The pole hangs down from a cart that can be pushed left, not at all, or right. A step with the
     pole upright and slow and the cart central earns 1; a push costs. An episode ends at the end of
@@ -113,70 +116,71 @@ class CartpoleSwingup(dm_env.Environment):
         self._max_time = max_time
         self._init_range = init_range
         self.upright = 0  # steps of this episode that were rewarded
-        self._rng = np.random.RandomState(seed)
+        self._rng = np.random.RandomState(integer_seed(seed, "environment"))
         self._over = True
 
     def reset(self) -> dm_env.TimeStep:
-        self._x, self._x_dot, theta, self._theta_dot = self._rng.uniform(
-            -self._init_range, self._init_range, 4
-        ).tolist()
-        self._point_pole(math.pi + theta)
-        self._time = 0.0
+        x, x_dot, theta, theta_dot = self._rng.uniform(-self._init_range, self._init_range, 4).tolist()
+        self._x, self._x_dot, self._theta_dot, self._time = x, x_dot, theta_dot, 0.0
+        self._theta = theta = math.pi + theta
+        self._sin, self._cos = math.sin(theta), math.cos(theta)
         self._over = False
         self.upright = 0
-        return dm_env.restart(self._observation())
+        return dm_env.restart(np.array((self._numbers(),), np.float32))
 
     def step(self, action: int) -> dm_env.TimeStep:
         if self._over:
             return self.reset()
-        push = int(action) - 1
-        self._move(FORCE * push)
+        reward = self._push(action)
+        end = dm_env.termination if self._over else dm_env.transition
+        return end(reward, np.array((self._numbers(),), np.float32))
+
+    @staticmethod
+    def step_lanes(
+        environments: Sequence[CartpoleSwingup], actions: Sequence[int], lanes: Sequence[int], timesteps: Timesteps
+    ) -> None:
+        observations, rewards = timesteps.observations, timesteps.rewards
+        for lane in lanes:
+            environment = environments[lane]
+            rewards[lane] = environment._push(actions[lane])
+            observations[lane, 0] = environment._numbers()
+            if environment._over:
+                timesteps.end(lane)
+
+    def _push(self, action: int) -> float:
+        """A step, one of Euler's in the equations of motion, in bsuite's order of operations; returns the reward."""
+        x_dot, theta_dot, sin, cos, dt = self._x_dot, self._theta_dot, self._sin, self._cos, self._timescale
+        direction = int(action) - 1
+        push = (FORCE * direction + MOMENT * theta_dot**2 * sin) / MASS_TOTAL
+        theta_acc = (GRAVITY * sin - cos * push) / (LENGTH * (4 / 3 - MASS_POLE * cos**2 / MASS_TOTAL))
+        self._x = x = self._x + dt * x_dot
+        self._x_dot = x_dot = x_dot + dt * (push - MOMENT * theta_acc * cos / MASS_TOTAL)
+        self._theta = theta = (self._theta + dt * theta_dot) % (2 * math.pi)
+        self._theta_dot = theta_dot = theta_dot + dt * theta_acc
+        self._sin, self._cos = math.sin(theta), math.cos(theta)
+        self._time += dt
+        self._over = self._time > self._max_time or abs(x) > self._x_threshold
         upright = (
             self._cos > self._height_threshold
-            and abs(self._theta_dot) < self._theta_dot_threshold
-            and abs(self._x) < self._x_reward_threshold
-            and abs(self._x_dot) < self._x_dot_threshold
+            and abs(theta_dot) < self._theta_dot_threshold
+            and abs(x) < self._x_reward_threshold
+            and abs(x_dot) < self._x_dot_threshold
         )
         self.upright += upright
-        reward = float(upright) - self._move_cost * abs(push)
-        self._over = self._time > self._max_time or abs(self._x) > self._x_threshold
-        if self._over:
-            return dm_env.termination(reward, self._observation())
-        return dm_env.transition(reward, self._observation())
+        return float(upright) - self._move_cost * abs(direction)
 
-    def _move(self, force: float) -> None:
-        """One Euler step of the equations of motion, in bsuite's order of operations."""
-        sin, cos, dt = self._sin, self._cos, self._timescale
-        moment = MASS_POLE * LENGTH
-        push = (force + moment * self._theta_dot**2 * sin) / MASS_TOTAL
-        theta_acc = (GRAVITY * sin - cos * push) / (LENGTH * (4 / 3 - MASS_POLE * cos**2 / MASS_TOTAL))
-        x_acc = push - moment * theta_acc * cos / MASS_TOTAL
-        self._x += dt * self._x_dot
-        self._x_dot += dt * x_acc
-        self._point_pole((self._theta + dt * self._theta_dot) % (2 * math.pi))
-        self._theta_dot += dt * theta_acc
-        self._time += dt
-
-    def _point_pole(self, theta: float) -> None:
-        self._theta = theta
-        # numpy's, like bsuite's: those of `math` may differ in the last bit.
-        self._sin = float(np.sin(theta))
-        self._cos = float(np.cos(theta))
-
-    def _observation(self) -> np.ndarray:
-        central = abs(self._x) < self._x_reward_threshold
-        slow = abs(self._theta_dot) < self._theta_dot_threshold
-        numbers = (
+    def _numbers(self) -> tuple[float, ...]:
+        """The observation."""
+        return (
             self._x / self._x_threshold,
             self._x_dot / self._x_threshold,
             self._sin,
             self._cos,
             self._theta_dot,
             self._time / self._max_time,
-            1.0 if central else -1.0,
-            1.0 if slow else -1.0,
+            1.0 if abs(self._x) < self._x_reward_threshold else -1.0,
+            1.0 if abs(self._theta_dot) < self._theta_dot_threshold else -1.0,
         )
-        return np.array((numbers,), np.float32)
 
     def describe_task(self) -> TaskDescription:
         return TaskDescription(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
@@ -9,7 +10,7 @@ import numpy as np
 from dm_env import specs
 
 from explore import hookimpl
-from explore.interfaces import Judge, Model
+from explore.interfaces import Judge, Model, Timesteps
 from explore.streams import integer_seed
 from explore.tasks import Column, Marker, Size, TaskDescription
 from explore_plugins.bsuite_scores import BAD_SHARE, DEEP_SEA_EPISODES, FIRST_JUDGED, FORGIVENESS
@@ -134,30 +135,46 @@ class DeepSea(dm_env.Environment):
     def reset(self) -> dm_env.TimeStep:
         self._row = self._column = 0
         self.treasure = self.bad = False
-        return dm_env.restart(self._observation())
+        return dm_env.restart(np.int32(self._cell()))
 
     def step(self, action: int) -> dm_env.TimeStep:
         if self._row == self.size:
             return self.reset()
-        last = self.size - 1
-        right = action == self._right[self._row][self._column]
+        reward = self._sink(action)
+        end = dm_env.termination if self._row == self.size else dm_env.transition
+        return end(reward, np.int32(self._cell()))
+
+    @staticmethod
+    def step_lanes(
+        environments: Sequence[DeepSea], actions: Sequence[int], lanes: Sequence[int], timesteps: Timesteps
+    ) -> None:
+        observations, rewards = timesteps.observations, timesteps.rewards
+        for lane in lanes:
+            environment = environments[lane]
+            rewards[lane] = environment._sink(actions[lane])
+            observations[lane] = environment._cell()
+            if environment._row == environment.size:
+                timesteps.end(lane)
+
+    def _sink(self, action: int) -> float:
+        """A step of the diver; returns the reward."""
+        row, column, last = self._row, self._column, self.size - 1
+        right = action == self._right[row][column]
         reward = 0.0
-        if right and self._column == last:
+        if right and column == last:
             self.treasure = True
-            reward += 1.0
-        if not self.deterministic and self._row == last and self._column in (0, last):
+            reward = 1.0
+        if not self.deterministic and row == last and column in (0, last):
             reward += self._rng.standard_normal()
         if right:
             if self.deterministic or self._rng.random_sample() > 1 / self.size:
-                self._column = min(self._column + 1, last)
+                self._column = column + 1 if column < last else last
             reward -= self._move_cost
         else:
-            self.bad |= self._row == self._column
-            self._column = max(self._column - 1, 0)
-        self._row += 1
-        if self._row == self.size:
-            return dm_env.termination(reward, self._observation())
-        return dm_env.transition(reward, self._observation())
+            self.bad |= row == column
+            self._column = column - 1 if column else 0
+        self._row = row + 1
+        return reward
 
     def true_model(self) -> Model:
         rows = columns = np.arange(self.size)
@@ -199,9 +216,10 @@ class DeepSea(dm_env.Environment):
             size=Size(self.size, dithering=2.0**self.size if small else None, formula="2^N"),
         )
 
-    def _observation(self) -> np.int32:
-        row = min(self._row, self.size - 1)
-        return np.int32(row * (row + 1) // 2 + self._column)
+    def _cell(self) -> int:
+        """The number of the cell where the diver is."""
+        row = self._row if self._row < self.size else self.size - 1
+        return row * (row + 1) // 2 + self._column
 
     def observation_spec(self) -> specs.DiscreteArray:
         return specs.DiscreteArray(self.size**2, name="cell")

@@ -37,7 +37,8 @@ def explore_run_started(run: Run) -> None:
         console.on_broken_pipe = lambda: setattr(console, "quiet", True)  # type: ignore[method-assign]
         # FORCE_COLOR makes rich take a pipe for a terminal, but a live table in a log file is of no use.
         live = console.is_interactive and console.file.isatty()
-        displays[run] = (LiveTable if live else Lines)(run, console)
+        with suppress(OSError):
+            displays[run] = (LiveTable if live else Lines)(run, console)
 
 
 @hookimpl
@@ -118,6 +119,8 @@ class Display(ABC):
     def __init__(self, run: Run, console: Console):
         self.run = run
         self.console = console
+        if run.execution:
+            console.print(printable(f"{run.info['name']} runs with {run.execution}"), soft_wrap=True)
         self.episodes = run.info["episodes"]
         self.columns = run.description.columns
         self.seeds = {seed: Seed(self.columns) for seed in run.info["seeds"]}

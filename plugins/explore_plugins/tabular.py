@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from explore import hookimpl
-from explore.interfaces import Agent, Schedule, Spec, as_schedule
+from explore.interfaces import Agent, Schedule, Spec, Timesteps, as_schedule
 from explore.streams import Streams
 
 Place = tuple[np.ndarray, ...]
@@ -51,6 +51,9 @@ class Tabular(Agent):
         self._lanes = np.arange(len(streams))
         self._at: tuple[np.ndarray, np.ndarray] = (self._lanes, self._lanes)  # where the lanes are
 
+    def execution(self) -> dict[str, str]:
+        return {"NumPy": ""}
+
     @abstractmethod
     def plan(self, progress: float) -> np.ndarray:
         """The values to act on, `[lanes, stages, states, actions]`."""
@@ -69,9 +72,8 @@ class Tabular(Agent):
     def observe(self, actions: Sequence[int], timesteps: Sequence[dm_env.TimeStep], active: Sequence[bool]) -> None:
         lanes = np.flatnonzero(active)
         here = (lanes, *(place[lanes] for place in self._at), np.array(actions)[lanes])
-        known = [timestep for timestep, on in zip(timesteps, active) if on]
-        rewards = np.array([float(timestep.reward) for timestep in known])
-        following = self._state_of[[timestep.observation for timestep in known]]
+        arrays = Timesteps.gather(timesteps, active)
+        rewards, following = arrays.rewards[lanes], self._state_of[arrays.observations[lanes]]
         self.counts[*here, following] += 1
         self.visits[here] += 1
         self.rewards[here] += rewards
@@ -97,7 +99,7 @@ class Tabular(Agent):
     def cost(self) -> dict[str, int]:
         return {"parameters": self.visits[0].size}
 
-    def _swept(self, values_at: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+    def _induce_backward(self, values_at: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
         """Values by backward induction; `values_at` gives those of a stage, told what its next states are worth."""
         values = np.empty(self.visits.shape)
         later = np.zeros(self.visits[:, 0, :, 0].shape)
@@ -170,7 +172,7 @@ class TabularGaussian(Tabular):
             self.mean[:, stage], self.std[:, stage] = self.fit(stage, later)
             return self.mean[:, stage] + self.std[:, stage] * index[:, stage]
 
-        return self._swept(drawn)
+        return self._induce_backward(drawn)
 
     def best_guess(self) -> np.ndarray:
         return self.mean
@@ -232,7 +234,7 @@ class TabularPSRL(Tabular):
         self.ones[*here, following] += np.clip((rewards - self.low) / (self.high - self.low), 0, 1)
 
     def plan(self, progress: float) -> np.ndarray:
-        return self._best_values(*self._drawn())
+        return self._best_values(*self._draw_model())
 
     def best_guess(self) -> np.ndarray:
         return self._best_values(*self._model(self._posterior()))
@@ -240,7 +242,7 @@ class TabularPSRL(Tabular):
     def beliefs(self, observations: np.ndarray) -> dict[str, np.ndarray]:
         return {"mean": self.best_guess()[self._everywhere(observations)]}
 
-    def _drawn(self) -> tuple[np.ndarray, np.ndarray]:
+    def _draw_model(self) -> tuple[np.ndarray, np.ndarray]:
         """A model from the posterior."""
         outcomes = self._posterior()
         return self._model(np.stack([g.standard_gamma(lane) for g, lane in zip(self.streams["index"], outcomes)]))
@@ -256,7 +258,7 @@ class TabularPSRL(Tabular):
         return outcomes.sum(-2), self.low + (self.high - self.low) * outcomes[..., 1, :].sum(-1)
 
     def _best_values(self, transitions: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-        return self._swept(lambda stage, later: rewards[:, stage] + expected(transitions[:, stage], later))
+        return self._induce_backward(lambda stage, later: rewards[:, stage] + expected(transitions[:, stage], later))
 
 
 class UCBVI(Tabular):
@@ -294,7 +296,7 @@ class UCBVI(Tabular):
             values = np.minimum(total / seen[:, stage] + left * bonus[:, stage], left * self.high)
             return np.where(self.visits[:, stage] > 0, values, left * self.high)
 
-        return self._swept(optimistic)
+        return self._induce_backward(optimistic)
 
 
 class TabularQLearning(Tabular):

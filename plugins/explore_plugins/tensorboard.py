@@ -56,7 +56,7 @@ class TensorBoard(Observer):
         if self.folder and self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"folder must not be a file, got {folder!r}")
         self.every = every
-        self.tensorboard = _imported()
+        self.tensorboard = _import_tensorboard()
         self.files: dict[int, Path] = {}  # of each seed
         self.episode = 0  # the latest
 
@@ -135,7 +135,7 @@ def _tag(column: str) -> str:
     return f"loss/{column}" if column.endswith("loss") else f"episode/{column}"
 
 
-def _imported() -> SimpleNamespace:
+def _import_tensorboard() -> SimpleNamespace:
     """The parts of TensorBoard that write events; none of them needs TensorFlow."""
     try:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog

@@ -42,8 +42,8 @@ def perform(folder, monkeypatch, capfd, forked_cells):
         install(tomllib.loads(Path("pyproject.toml").read_text()), monkeypatch)
 
     def explore(name, *words):
-        if name in ("run", "sweep"):
-            few = ["experiment.episodes = 6"] if "--resume" in words else TINY
+        if name in ("run", "sweep", "resume"):
+            few = ["experiment.episodes = 6"] if "--resume" in words or name == "resume" else TINY
             words += ("--quiet", *(f"-b{binding}" for binding in few))
         return main([name, *words])
 

@@ -44,7 +44,7 @@ def test_every_component_of_the_reference_keeps_the_promises_of_its_slot(folder)
         if component.source != "built in" and component.slot != "launcher":  # which takes long
             name = component.name
             options = {"observations": takes.get(name, ["integers", "floats"]), "agent": beside.get(name, {})}
-            getattr(testing, f"check_{component.slot}")(component.cls, testing.Options(compile=False, **options))
+            getattr(testing, f"check_{component.slot}")(component.cls, testing.Options(**options))
 
 
 def test_heads_share_the_convolutions_of_the_value_network(folder):
@@ -52,13 +52,15 @@ def test_heads_share_the_convolutions_of_the_value_network(folder):
     components = discover(["shared_trunk.py"]).components
     value, heads = (components[name].cls for name in ("value.ConvNet", "uncertainty.SharedHeads"))
     objective = partial(components["objective.WassersteinTD"].cls, sigma=1.0)
-    options = testing.Options(observations=[IMAGE], compile=False, agent={"value": value, "objective": objective})
+    options = testing.Options(observations=[IMAGE], agent={"value": value, "objective": objective})
     testing.check_uncertainty(heads, options)
 
 
-def test_the_loop_of_your_own_runs(capsys):
-    [code] = blocks(DOCS / "howto" / "own_loop.md", "python")
-    exec(code, {})
+def test_the_loops_of_your_own_run(capsys):
+    one_seed, several_seeds = blocks(DOCS / "howto" / "own_loop.md", "python")
+    names = {}
+    exec(one_seed, names)
+    exec(several_seeds, names)
     values, uncertainty = re.findall(r"\[\[\[(.*?)\]\]\]", capsys.readouterr().out)
     assert len(values.split()) == len(uncertainty.split()) == 2
 

@@ -240,7 +240,7 @@ def test_a_sweep_on_ray_that_is_stopped_saves_its_cells_and_leaves_no_ray_behind
     command = [sys.executable, "-m", "explore", "sweep", "pins_deep_sea", *words, "--out", "out"]
     stopped = subprocess.run(command, capture_output=True, text=True)
     assert stopped.returncode == 130, stopped.stderr
-    assert "to go on: explore sweep out/sweep.toml --launcher ray" in stopped.stderr
+    assert "to resume: explore sweep out/sweep.toml --launcher ray" in stopped.stderr
     assert stopped.stdout.splitlines()[0] == "[0/1] pins_deep_sea: running"
     assert Run.open(folder / "out" / "pins_deep_sea").status == "interrupted"
     end = time.monotonic() + 20

@@ -81,7 +81,7 @@ def test_without_seeds_those_of_the_configuration_are_run():
     assert trained(seeds=None).info["seeds"] == [0, 1, 2, 3, 4]
 
 
-def test_a_seed_that_is_no_whole_number_is_refused():
+def test_a_seed_that_is_no_integer_is_refused():
     with pytest.raises(UserError, match="seeds must be"):
         trained(seeds=[1.7])
 

@@ -74,12 +74,11 @@ PARTS = {
         "pins_deep_sea",
         ["experiment.environment = @environment.Bsuite", "environment.Bsuite.id = 'cartpole_noise/3'"],
     ),
-    "compiled": ("pins_cartpole", ["agent.Indexed.compile = True", "agent.Indexed.batches_per_episode = 6"]),
 }
 
 
 @pytest.mark.parametrize(("recipe", "bindings"), PARTS.values(), ids=PARTS)
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(recipe, bindings, only_traced):
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(recipe, bindings):
     stop = stopping()
     assert start("--quiet", *stop, recipe=recipe, bindings=bindings) == 130
     assert resume(*stop) == 0
@@ -232,8 +231,8 @@ def test_a_signal_ends_the_episode_saves_and_tells_how_to_go_on(capfd, name, cod
     assert len(run.episodes["seed"]) == 4
     asked, told = capfd.readouterr().err.split("\n", 1)[1].splitlines()
     assert asked == "explore: ends the episode at hand and writes a checkpoint; once more to stop at once"
-    line = "explore: interrupted: saved after episode 2 of 6; to go on: "
-    assert told == f"{line}explore run --resume out -p stopping.py"
+    line = "explore: interrupted: saved after episode 2 of 6; to resume: "
+    assert told == f"{line}explore resume out -p stopping.py"
     assert main(told.removeprefix(f"{line}explore ").split()) == 0
 
 

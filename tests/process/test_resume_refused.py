@@ -6,8 +6,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from resuming import GIVEN, STOPPING, bound, errors, plugin, resume, start, start_and_stop
+from resuming import GIVEN, STOPPING, bound, errors, outcome, plugin, resume, start, start_and_stop
 
+from explore._native import library
+from explore._native.library import SETTING
+from explore._native.operations import HANDLERS
 from explore._running import provenance
 from explore._storage.files import Lock
 from explore._storage.run_folder import Run
@@ -17,6 +20,16 @@ from explore._storage.run_folder import Run
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """The variant of the kernels on this machine."""
+    monkeypatch.delenv(SETTING, raising=False)
+    try:
+        return library.load_library().variant
+    except library.NotAvailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture
@@ -51,7 +64,7 @@ def test_another_version_of_torch_is_named_and_refused(stopped, capsys, monkeypa
 
 
 def test_edited_code_of_explore_is_named_and_refused(stopped, capsys, monkeypatch):
-    monkeypatch.setattr(provenance, "_own_code", lambda: "other")
+    monkeypatch.setattr(provenance, "_digest_own_code", lambda: "other")
     assert resume(*GIVEN) == 2
     assert "it was made with explore (edited since)" in errors(capsys)[0]
 
@@ -60,6 +73,57 @@ def test_another_processor_is_named_and_refused(stopped, capsys, monkeypatch):
     monkeypatch.setattr(provenance, "machine", lambda: "abacus")
     assert resume(*GIVEN) == 2
     assert "(now abacus)" in errors(capsys)[0]
+
+
+def test_pytorch_does_not_go_on_where_kernels_began(stopped, kernels, capsys, monkeypatch):
+    monkeypatch.setenv(SETTING, "off")
+    assert resume(*GIVEN) == 2
+    assert errors(capsys) == [
+        "explore: error: out cannot be resumed exactly: it was made with native kernels (now PyTorch: "
+        "EXPLORE_KERNELS=off is set). Undo that, or resume it all the same with --force"
+    ]
+    assert resume(*GIVEN, "--force") == 0
+    assert Run.open(Path("out")).execution == "PyTorch: EXPLORE_KERNELS=off is set"
+    assert "explore: note: pins_deep_sea runs with PyTorch: EXPLORE_KERNELS=off is set" in capsys.readouterr().err
+
+
+def test_kernels_do_not_go_on_where_pytorch_began(kernels, capsys, monkeypatch):
+    monkeypatch.setenv(SETTING, "off")
+    start_and_stop()
+    monkeypatch.delenv(SETTING)
+    assert resume(*GIVEN) == 2
+    assert "it was made with PyTorch (now native kernels)" in errors(capsys)[0]
+    monkeypatch.setenv(SETTING, "off")
+    assert resume(*GIVEN) == 0
+
+
+def test_a_lost_compiler_is_named_and_refused(stopped, kernels, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(library, "find_compiler", lambda: lose("there is no C++ compiler (g++)"))
+    library._load.cache_clear()
+    assert resume(*GIVEN) == 2
+    assert "(now PyTorch: there is no C++ compiler (g++))" in errors(capsys)[0]
+    library._load.cache_clear()
+
+
+def lose(reason):
+    raise library.NotAvailable(reason)
+
+
+def test_parts_that_pytorch_executes_are_a_difference(stopped, kernels, capsys, monkeypatch):
+    monkeypatch.delitem(HANDLERS, "softplus")
+    assert resume(*GIVEN) == 2
+    [line] = errors(capsys)
+    assert "it was made with native kernels (now native kernels; PyTorch for " in line
+    assert "PyTorch for updates: the kernels have no softplus" in line
+
+
+def test_variants_of_the_kernels_are_one_path(kernels, capsys, monkeypatch):
+    assert start("--quiet", out="whole") == 0
+    start_and_stop()
+    monkeypatch.setenv(SETTING, "portable")
+    assert resume(*GIVEN) == 0
+    assert Run.open(Path("out")).info["execution"] == {"native kernels": "portable"}
+    assert outcome("out") == outcome("whole")
 
 
 def test_an_edited_plugin_is_named_and_refused(stopped, capsys):

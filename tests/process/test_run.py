@@ -2,7 +2,6 @@
 
 import csv
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -249,14 +248,6 @@ def test_the_environment_is_any_of_bsuites(id):
     assert all(row["mean_loss"] for row in rows_of("out") if row["episode"] == "2")
 
 
-@pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "g++")), reason="torch.compile needs a C++ compiler")
-def test_the_update_step_is_compiled_on_request():
-    bindings = ["agent.Indexed.compile = True", "value.MLP.hidden = (4,)", "agent.Indexed.batch_size = 8"]
-    compiled = explored(recipe="dqn_deep_sea", bindings=bindings, out="compiled").episodes
-    eager = explored(recipe="dqn_deep_sea", bindings=bindings[1:], out="eager").episodes
-    assert compiled["loss"][2:].tolist() == pytest.approx(eager["loss"][2:].tolist(), rel=1e-4)
-
-
 def test_evaluation_episodes_are_played_now_and_then_and_change_nothing():
     explored(bindings=["experiment.evaluate_every = 2", "agent.Indexed.evaluation = @selection.SampledArgmax"])
     explored(out="unwatched")
@@ -386,7 +377,7 @@ def ended(code, *options, **choices):
 def test_an_interrupted_run_keeps_its_rows_and_what_was_learned(plugin, capsys):
     run, rows = ended(130, *plugin(raising("KeyboardInterrupt")))
     assert (run.status, run.info["reason"], rows) == ("interrupted", None, 4)
-    go_on = "to go on: explore run --resume out -p mine.py"
+    go_on = "to resume: explore resume out -p mine.py"
     assert capsys.readouterr() == ("", f"explore: interrupted: saved after episode 1 of 4; {go_on}\n")
 
 

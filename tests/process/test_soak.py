@@ -315,6 +315,6 @@ def test_killed_in_writing_after_it_was_asked_to_stop(task, begin):
 
 def printed_command(history):
     *_, line = history.log.read_text().splitlines()
-    match = re.fullmatch(r"explore: interrupted: .*; to (?:go on|begin again): explore (run --resume .*)", line)
+    match = re.fullmatch(r"explore: interrupted: .*; to (?:resume|begin again): explore (resume .*)", line)
     assert match, line
     return shlex.split(match[1])

@@ -372,7 +372,7 @@ def test_a_sweep_that_is_stopped_saves_its_cells_and_goes_on_to_the_same_end(fol
     words = [*varied("environment.DeepSea.size = [4, 5]"), "-p", "stopping.py", "--jobs", "1"]
     stopped = run_in_fork("sweep", "pins_deep_sea", *bound(*TINY), "--out", "out", *words)
     assert stopped.returncode == 128 + number
-    assert "interrupted: 0 of 2 cells are done; to go on: explore sweep out/sweep.toml --jobs 1" in stopped.stderr
+    assert "interrupted: 0 of 2 cells are done; to resume: explore sweep out/sweep.toml --jobs 1" in stopped.stderr
     assert "[1/2] size=4: interrupted: 3/6 episodes" in stopped.stdout
     assert Run.open(folder / "out" / "size=4").status == "interrupted"
     assert not (folder / "out" / "size=5").exists()

@@ -1,4 +1,4 @@
-"""Reading files needs no torch, which takes longer to import than all else that these commands do."""
+"""Reading files needs no torch and no scipy, which take longer to import than all else that these commands do."""
 
 import os
 import subprocess
@@ -31,12 +31,12 @@ def folder(tmp_path_factory):
     ],
     ids=lambda command: command[0],
 )
-def test_commands_that_read_import_no_torch(folder, command):
+def test_commands_that_read_import_no_torch_and_no_scipy(folder, command):
     code = (
         "import sys\nfrom explore._cli.main import main\n"
         "try:\n    code = main(sys.argv[1:])\nexcept SystemExit as end:\n    code = end.code\n"
         "assert not code\n"
-        "assert 'torch' not in sys.modules, 'torch is imported'\n"
+        "assert not {'torch', 'scipy'} & sys.modules.keys(), 'torch or scipy is imported'\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code, *command], env=environment, cwd=folder, capture_output=True)

@@ -339,7 +339,7 @@ def test_a_killed_run_is_not_said_to_be_going_on(writer):
     assert "is going on" in live.now().content
     writer.close()  # the system frees the lock of a process that is killed
     live._rested_at = 0
-    assert f"explore run --resume {writer.run.folder}" in live.now().content
+    assert f"explore resume {writer.run.folder}" in live.now().content
 
 
 def test_a_run_that_ends_while_it_is_drawn_is_not_taken_for_a_killed_one(writer, monkeypatch):

@@ -55,6 +55,4 @@ def test_every_built_in_plugin_loads(installed):
 def test_a_plugin_is_begun_and_checked(installed):
     assert "new_heads.py" in installed("-m", "explore", "new-plugin", "new-heads")
     check = "from explore.testing import Options, check_uncertainty; from new_heads import NewHeads; "
-    installed(
-        "-c", f"import sys; sys.path.insert(0, 'new-heads'); {check}check_uncertainty(NewHeads, Options(compile=False))"
-    )
+    installed("-c", f"import sys; sys.path.insert(0, 'new-heads'); {check}check_uncertainty(NewHeads, Options())")

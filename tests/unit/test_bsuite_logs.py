@@ -63,10 +63,10 @@ MARKS = {  # what must happen in the episodes, lest equality says little
 
 def bsuites_own(id, seed):
     """The environment that bsuite has for an id, with the randomness of a run's seed."""
-    experiment, settings, seed = id.split("/")[0], dict(sweep.SETTINGS[id]), integer_seed(seed, "environment")
+    experiment, settings = id.split("/")[0], dict(sweep.SETTINGS[id])
     if experiment.startswith("deep_sea"):
         return DeepSea(seed=integer_seed(seed, "transitions"), deterministic=experiment == "deep_sea", **settings)
-    seeded = {} if experiment in ("bandit", "discounting_chain") else {"seed": seed}
+    seeded = {} if experiment in ("bandit", "discounting_chain") else {"seed": integer_seed(seed, "environment")}
     return EXPERIMENT_NAME_TO_ENVIRONMENT[experiment](**settings | seeded)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from bsuite.utils import wrappers
 from data.record_bsuite_scores import FILE, bad_flags, digest, episodes_of, returns
-from explore_plugins.bsuite_scores import deep_sea_solved_at, logged, score, swingup_score
+from explore_plugins.bsuite_scores import deep_sea_solved_at, list_logged, score, swingup_score
 from explore_plugins.cartpole_swingup import CartpoleSwingupJudge
 from explore_plugins.deep_sea import DeepSeaJudge
 
@@ -33,9 +33,9 @@ def test_a_size_is_solved_when_bsuite_says_so(case):
 
 
 def test_logged_episodes_are_those_of_bsuites_wrapper():
-    assert logged(20_000).tolist() == [e for e in range(1, 20_001) if wrappers._logarithmic_logging(e)]
-    assert logged(1).tolist() == [1]
-    assert logged(19).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17]
+    assert list_logged(20_000).tolist() == [e for e in range(1, 20_001) if wrappers._logarithmic_logging(e)]
+    assert list_logged(1).tolist() == [1]
+    assert list_logged(19).tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17]
 
 
 def deep_sea_judge(task, bad, size=10):

@@ -141,7 +141,7 @@ def test_cartpole_swingup_equals_bsuite_step_by_step(settings: dict[str, float])
     rewarded = upright = 0
     for seed in range(3):
         ours = CartpoleSwingup(seed, **{"move_cost": 0.1, "x_threshold": 3.0} | settings)
-        theirs = BsuiteCartpoleSwingup(seed=seed, **settings)
+        theirs = BsuiteCartpoleSwingup(seed=integer_seed(seed, "environment"), **settings)
         rng = np.random.RandomState(seed)
         one = ours.reset()
         assert_same_step(one, theirs.reset())
@@ -168,7 +168,7 @@ def test_the_thresholds_of_the_paper_s_code_are_the_defaults() -> None:
 
 
 def test_a_slow_cart_is_asked_for_exactly_where_x_dot_threshold_says_so() -> None:
-    plain = BsuiteCartpoleSwingup(seed=0, **PAPER | EASY)
+    plain = BsuiteCartpoleSwingup(seed=integer_seed(0, "environment"), **PAPER | EASY)
     ours = CartpoleSwingup(0, x_dot_threshold=1.0, **PAPER | EASY)
     rng = np.random.RandomState(0)
     one = ours.reset()
@@ -214,7 +214,9 @@ def test_a_bsuite_id_is_bsuite_s_own_environment_with_the_seed(experiment: str) 
         theirs = BsuiteDeepSea(**settings)
     else:
         seeded = experiment not in ("bandit", "discounting_chain")
-        theirs = EXPERIMENT_NAME_TO_ENVIRONMENT[experiment](**settings | ({"seed": 3} if seeded else {}))
+        theirs = EXPERIMENT_NAME_TO_ENVIRONMENT[experiment](
+            **settings | ({"seed": integer_seed(3, "environment")} if seeded else {})
+        )
     environment = Bsuite(3, id)
     for one, other in zip(trajectory(environment), trajectory(theirs), strict=True):
         if experiment.startswith("deep_sea"):

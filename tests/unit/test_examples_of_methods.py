@@ -12,6 +12,7 @@ import dm_env
 import numpy as np
 import pytest
 import torch
+from building import append
 from explore_plugins.ensemble import Ensemble
 from explore_plugins.hypermodel import Hypermodel
 from explore_plugins.mean_net import MLP
@@ -84,10 +85,14 @@ def test_deep_sea_pays_for_going_right_along_the_diagonal_and_rewards_only_its_e
 # The page "The paper in this code"
 
 
+def split_table(table):
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
+
+
 def rows_of_the_page():
     """The example that a table is about, the code it quotes, and the names of the framework beside it."""
     for table in re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE):
-        header, _, *rows = [[cell.strip() for cell in row.strip("|\n").split(" | ")] for row in table.splitlines()]
+        header, _, *rows = split_table(table)
         if header[-1] == "framework":
             for row in rows:
                 yield header[-2].strip("`"), *(re.findall("`(.*?)`", cell) for cell in row[-2:])
@@ -100,13 +105,42 @@ def test_what_the_page_quotes_is_in_the_examples():
         assert len(quotes) == 1 and quotes[0] in (REPOSITORY / example).read_text(), quotes
 
 
+DEFINITIONS = ast.ClassDef | ast.FunctionDef
+
+
 def test_what_the_page_names_is_in_the_framework():
-    code = "\n".join(
-        path.read_text() for folder in ("explore", "plugins") for path in (REPOSITORY / folder).rglob("*.py")
-    )
-    defined = set(re.findall(r"^ *(?:class|def) (\w+)", code, re.MULTILINE))
-    named = {part for _, _, names in rows_of_the_page() for name in names for part in name.split(".")}
+    defined = set()
+    for path in (path for folder in ("explore", "plugins") for path in (REPOSITORY / folder).rglob("*.py")):
+        for one in [node for node in ast.parse(path.read_text()).body if isinstance(node, DEFINITIONS)]:
+            defined |= {one.name} | {f"{one.name}.{own.name}" for own in one.body if isinstance(own, DEFINITIONS)}
+    named = {name for _, _, names in rows_of_the_page() for name in names}
     assert named - {"double_q"} - defined == set()
+
+
+def lines_of_the_algorithms():
+    """The example beside each algorithm, the lines of the paper that a row is about, and the code it quotes."""
+    for number, table in re.findall(r"^## Algorithm (\d).*\n+((?:^\|.*\n)+)", PAGE.read_text(), re.MULTILINE):
+        header, _, *rows = split_table(table)
+        for cell, _, quote, _ in rows:
+            lines = {int(line) for line in re.findall(r"\d+", cell.split("(")[0])}
+            yield int(number), header[2].strip("`"), lines, quote
+
+
+def test_the_page_has_each_line_of_the_algorithms_that_says_something():
+    found = {}
+    for number, _, lines, _ in lines_of_the_algorithms():
+        found[number] = found.get(number, set()) | lines
+    assert found == {1: {*range(1, 14)} - {7, 8}, 2: {*range(1, 10)} - {8}, 3: {*range(1, 9)}}  # the others are `end`s
+
+
+def test_the_examples_name_the_lines_that_the_page_names():
+    compared = 0
+    for _, example, lines, quote in lines_of_the_algorithms():
+        [code, *_] = [line for line in (REPOSITORY / example).read_text().splitlines() if quote.strip("`") in line]
+        if comment := re.search(r"# lines? (\d+)(?: and (\d+))?", code):
+            compared += 1
+            assert {int(line) for line in comment.groups() if line} >= lines, code
+    assert compared >= 20
 
 
 # The framework against the examples, from the same weights and the same draws
@@ -126,7 +160,8 @@ class Framework:
             replay.start(lane, random.standard_normal(INPUTS))
             for step in range(50):
                 timestep = dm_env.termination if step % 5 == 4 else dm_env.transition
-                replay.append(lane, random.integers(ACTIONS), timestep(random.normal(), random.standard_normal(INPUTS)))
+                action, reward, obs = random.integers(ACTIONS), random.normal(), random.standard_normal(INPUTS)
+                append(replay, lane, action, timestep(reward, obs))
         learner.complete(replay, [0, 1], [stream(seed, "mask") for seed in SEEDS])
         self.batch = replay.sample([0, 1], BATCH, [stream(seed, "replay") for seed in SEEDS])
         self.learn(learning_rate=0.1)  # so that the target networks are not the trained ones

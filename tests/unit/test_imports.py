@@ -14,12 +14,13 @@ REPOSITORY = Path(__file__).parents[2]
 ANYBODY = {"errors", "hooks", "commands", "tasks", "_messages", "_entry_points"}  # may be imported from everywhere
 NETWORKS = {"interfaces", "nn", "streams"}
 ALLOWED = {
-    "_cli": {"_sweeps", "_analysis", "_running", "_config", "_storage", "_state", *NETWORKS},
+    "_cli": {"_sweeps", "_analysis", "_running", "_config", "_storage", "_native", "_state", *NETWORKS},
     "_sweeps": {"_analysis", "_running", "_config", "_storage", *NETWORKS},
     "_analysis": {"_config", "_storage"},
-    "_running": {"_learning", "_values", "_state", "_config", "_storage", *NETWORKS},
-    "_learning": {"_values", "_state", *NETWORKS},
-    "_values": {"_state", *NETWORKS},
+    "_running": {"_learning", "_values", "_native", "_state", "_config", "_storage", *NETWORKS},
+    "_learning": {"_values", "_native", "_state", *NETWORKS},
+    "_values": {"_native", "_state", *NETWORKS},
+    "_native": set(),
     "_config": {"interfaces"},
     "_storage": set(),
     "_state": {"streams"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import dm_env
@@ -9,12 +10,19 @@ import numpy as np
 import pytest
 from building import BSP, PINS, Walk
 from dm_env import specs
+from explore_plugins.bsuite import Bsuite
+from explore_plugins.cartpole_swingup import CartpoleSwingup
+from explore_plugins.deep_sea import DeepSea
 from explore_plugins.indexed_agent import Indexed
+from explore_plugins.random_mdp import RandomMDP
 from explore_plugins.selections import EpsilonGreedy, SampledArgmax
 
 from explore._running.experiment import Experiment
+from explore._running.lanes import Lanes, find_batch_form, step_one_by_one
 from explore._running.loop import Progress, play_episode, train
-from explore.interfaces import Agent, Judge
+from explore._running.preflight import to_bytes
+from explore.interfaces import Agent, Judge, Timesteps
+from explore.testing import toy
 
 
 class Fixed(dm_env.Environment):
@@ -75,6 +83,107 @@ def test_a_lane_whose_episode_has_ended_waits():
     assert [active for active, _ in agent.seen] == [
         [True, True, True], [True, True, False], [False, True, False], [False, True, False],
     ]  # fmt: skip
+
+
+class FixedInOneCall(Fixed):
+    """The same, in one call."""
+
+    @staticmethod
+    def step_lanes(environments, actions, lanes, timesteps):
+        for lane in lanes:
+            timestep = environments[lane].step(actions[lane])
+            timesteps.observations[lane], timesteps.rewards[lane] = timestep.observation, timestep.reward
+            if timestep.last():
+                timesteps.end(lane)
+
+
+class Twofold(FixedInOneCall):
+    """Overrides the form for one lane alone."""
+
+    def step(self, action):
+        return super().step(action)._replace(reward=2.0)
+
+
+def test_lanes_are_stepped_in_one_call_where_their_class_says_how():
+    for kinds, batch in (
+        ((FixedInOneCall, FixedInOneCall), FixedInOneCall.step_lanes),
+        ((FixedInOneCall, Fixed), None),
+        ((Twofold, Twofold), None),
+        ((Fixed, Fixed), None),
+    ):
+        assert find_batch_form([kind() for kind in kinds]) is batch
+    assert play_episode(Scribe(), [Twofold(length=3)], progress=0.0).returns == [6.0]
+
+
+@pytest.mark.parametrize("lengths", [(2, 4, 1), (3,), (2, 2)])
+def test_in_one_call_all_is_as_one_by_one(lengths):
+    agents, played = (Scribe(), Scribe()), []
+    for agent, kind in zip(agents, (Fixed, FixedInOneCall)):
+        played.append(play_episode(agent, [kind(length=length) for length in lengths], progress=0.0))
+    single, batch = ([lanes.returns, lanes.lengths.tolist(), lanes.observations.tolist()] for lanes in played)
+    assert single == batch and agents[0].seen == agents[1].seen
+
+
+@pytest.mark.parametrize("environment", [DeepSea, partial(DeepSea, deterministic=False), CartpoleSwingup])
+def test_the_lanes_of_a_task_are_to_the_bit_those_stepped_one_by_one(environment):
+    single, batch = (Lanes([environment(seed) for seed in range(4)], form) for form in (step_one_by_one, None))
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        single.reset(), batch.reset()
+        while any(single.active):
+            actions = random.integers(2, size=4).tolist()
+            one, other = single.step(actions), batch.step(actions)
+            for name in ("observations", "rewards", "discounts", "last"):
+                a, b = getattr(one, name), getattr(other, name)
+                assert (a.dtype, a.tobytes()) == (b.dtype, b.tobytes())
+        assert (single.returns, batch.active) == (batch.returns, single.active)
+
+
+def test_what_a_step_led_to_stays_as_it_is():
+    lanes = Lanes([FixedInOneCall(length=length) for length in (1, 3)])
+    lanes.reset()
+    seen, copies = [], []
+    while any(lanes.active):
+        seen.append(lanes.step([int(10 * length + time) for length, time in lanes.observations]))
+        copies.append(copy.deepcopy(seen[-1]))
+    for one, other in zip(seen, copies, strict=True):
+        assert all((vars(one)[name] == vars(other)[name]).all() for name in vars(one))
+    assert [timesteps.rewards.tolist() for timesteps in seen] == [[1, 1], [0, 1], [0, 1]]
+    assert [timesteps.last.tolist() for timesteps in seen] == [[True, False], [True, False], [True, True]]
+
+
+def test_timesteps_are_a_sequence_of_dm_env_s():
+    timesteps = Timesteps(
+        np.float32([[1, 2], [3, 4], [5, 6]]),
+        np.array([0.5, 1.5, 0]),
+        np.array([1, 0, 0.5]),
+        np.array([False, True, True]),
+    )
+    mid, terminal, cut = timesteps
+    assert mid.mid() and terminal.last() and cut.last()
+    assert [(t.reward, t.discount) for t in timesteps] == [(0.5, 1.0), (1.5, 0.0), (0.0, 0.5)]
+    assert terminal.observation.tolist() == [3, 4]
+    assert [t.reward for t in timesteps[1:]] == [1.5, 0.0] and timesteps[-1].discount == 0.5
+    with pytest.raises(IndexError):
+        timesteps[3]
+    again = Timesteps.gather([*timesteps], [True] * 3)
+    assert all((vars(again)[name] == vars(timesteps)[name]).all() for name in vars(again))
+    waiting = Timesteps.gather([None, terminal, None], [False, True, False])
+    assert (waiting.rewards.tolist(), len(waiting)) == ([0.0, 1.5, 0.0], 3)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [DeepSea, partial(DeepSea, deterministic=False), CartpoleSwingup, RandomMDP, partial(Bsuite, id="catch_noise/3")],
+)
+@pytest.mark.parametrize("seed", [3, 2**70 + 1])
+def test_an_environment_built_by_hand_is_that_of_the_seed_in_a_run(environment, seed):
+    made = Experiment(environment, toy.Dice, episodes=1, seeds=(0, seed), evaluate_every=1)
+    actions = np.random.default_rng(0).integers(2, size=40).tolist()
+    by_hand, in_run, evaluator = environment(seed=seed), made.environments[1], made.evaluators[1]
+    for move in (None, *actions):
+        one, *others = (each.reset() if move is None else each.step(move) for each in (by_hand, in_run, evaluator))
+        assert to_bytes(others) == to_bytes([one, one])
 
 
 def test_an_agent_learns_before_its_first_action_and_after_each_step():

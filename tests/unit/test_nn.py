@@ -212,6 +212,23 @@ def test_a_lifted_module_is_the_module_run_lane_by_lane():
             torch.testing.assert_close(stacked.grad[lane], parameter.grad)
 
 
+def convolutional():
+    return nn.Sequential(nn.Unflatten(1, (1, 9)), nn.Conv1d(1, 3, 3), nn.ReLU(), nn.Conv1d(3, 5, 3), nn.Flatten())
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_lifted_convolutions_have_the_same_bits_alone_and_in_company(batch):
+    x, found = numbers(3, batch, 9), []
+    for company in ([1], [1, 2], [0, 1, 2]):
+        with lanes([streams()[lane] for lane in company]):
+            lifted = per_lane(convolutional)
+        outputs, lane = lifted(x[company]), company.index(1)
+        outputs.square().sum().backward()
+        found.append([outputs[lane], *(parameter.grad[lane] for parameter in lifted.parameters())])
+    for other in found[1:]:
+        assert all(map(torch.equal, found[0], other))
+
+
 def test_lifting_leaves_torchs_own_random_numbers_alone():
     torch.manual_seed(1)
     expected = torch.rand(1)

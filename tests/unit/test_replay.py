@@ -8,11 +8,11 @@ import dm_env
 import numpy as np
 import pytest
 import torch
-from building import CELLS, FLOATS, Walk, build, live
+from building import CELLS, FLOATS, Walk, append, build, live
 from dm_env import specs
 
 from explore._learning.replay import Replay
-from explore.interfaces import Bits, Normals
+from explore.interfaces import Bits, Normals, Timesteps
 from explore.streams import stream
 
 OBSERVATION = specs.Array((2,), np.float32)
@@ -36,7 +36,7 @@ class Diary:
         for step in range(1, length + 1):
             next_obs, action, reward = self.observation(), self.time % 3, self.time / 10
             timestep = (end if step == length else dm_env.transition)(reward, next_obs)
-            self.replay.append(self.lane, action, timestep)
+            append(self.replay, self.lane, action, timestep)
             self.transitions.append((obs[0], action, np.float32(reward), timestep.discount, next_obs[0]))
             obs = next_obs
 
@@ -138,7 +138,7 @@ def test_one_hot_observations_are_stored_as_integers_and_next_observations_not_a
     replay = Replay(specs.DiscreteArray(900), 1, 1000)
     assert replay.obs.dtype == np.int32 and replay.obs.shape == (1, 1001)
     replay.start(0, np.int32(899))
-    replay.append(0, 1, dm_env.transition(0.0, np.int32(5)))
+    append(replay, 0, 1, dm_env.transition(0.0, np.int32(5)))
     batch = replay.sample([0], 4, [stream(0, "replay")])
     assert batch.obs.dtype == torch.int64
     assert batch.obs.tolist() == [[899] * 4] and batch.next_obs.tolist() == [[5] * 4]
@@ -195,6 +195,86 @@ def test_noise_is_normal_and_stays_with_its_transition():
     batch = replay.sample([0], 50, [stream(0, "replay")])
     slots = batch.obs[0, :, 0].long() - 1  # of observation n in the first and only episode
     np.testing.assert_array_equal(batch.stored[0][0], noise[slots])
+
+
+NUMBERED = specs.DiscreteArray(50)
+
+
+class PlainRing:
+    """A lane of the replay, written step by step."""
+
+    def __init__(self, capacity):
+        self.capacity, self.slots, self.cursor, self.full, self.incomplete = capacity + 1, 1024, 0, False, 0
+        self.obs, self.action, self.reward, self.discount, self.final = {}, {}, {}, {}, {}
+
+    def append(self, action, timestep):
+        self.action[self.cursor], self.final[self.cursor] = action, False
+        self.reward[self.cursor], self.discount[self.cursor] = np.float32(timestep.reward), timestep.discount
+        self.advance()
+        self.obs[self.cursor] = timestep.observation
+        if timestep.last() and timestep.discount > 0:
+            self.final[self.cursor] = True
+            self.advance()
+
+    def advance(self):
+        self.incomplete += 1
+        self.cursor += 1
+        if self.cursor == min(self.slots, self.capacity):
+            if self.slots < self.capacity:
+                self.slots *= 2
+            else:
+                self.cursor, self.full = 0, True
+
+
+def random_step(random, observation, left):
+    """The timestep that a lane with so many steps left comes to."""
+    obs = random.integers(50) if observation is NUMBERED else random.standard_normal(observation.shape)
+    cut = partial(dm_env.truncation, discount=random.choice([0.0, 0.5, 1.0]))
+    end = cut if random.random() < 0.5 else dm_env.termination
+    return (dm_env.transition if left > 1 else end)(random.normal(), np.asarray(obs, observation.dtype))
+
+
+@pytest.mark.parametrize("observation", [OBSERVATION, NUMBERED], ids=["floats", "cells"])
+@pytest.mark.parametrize("asked_every", [1, 7, 10**9])
+@pytest.mark.parametrize("as_arrays", [True, False])
+@pytest.mark.parametrize("capacity", [2, 3, 5, 64, 150, 1500, 10**6])
+def test_a_stretch_of_steps_is_kept_as_step_by_step(capacity, as_arrays, asked_every, observation):
+    """Episodes of different lengths, some cut, some longer than the ring; it may be asked for at any time."""
+    random, count = stream(capacity, "steps", asked_every), 3
+    replay, rings = Replay(observation, count, capacity), [PlainRing(capacity) for _ in range(count)]
+    for longest in [1, 2, 3, 8, 70, *random.integers(1, 12, 20), *random.integers(60, 200, 8), 2500]:
+        left = random.integers(1, longest + 1, count)
+        for lane, ring in enumerate(rings):
+            ring.obs[ring.cursor] = random_step(random, observation, 1).observation
+            replay.start(lane, ring.obs[ring.cursor])
+        for step in range(1, left.max() + 1):
+            active, actions = (left >= step).tolist(), random.integers(3, size=count).tolist()
+            timesteps = [random_step(random, observation, more - step + 1) for more in left]
+            replay.append(actions, Timesteps.gather(timesteps, [True] * count) if as_arrays else timesteps, active)
+            for lane in np.flatnonzero(active):
+                rings[lane].append(actions[lane], timesteps[lane])
+            if step % asked_every == 0:
+                replay.size(0)
+        check_rings(replay.state_dict(), rings)
+
+
+def check_rings(state, rings):
+    assert state["slots"] == min(max(ring.slots for ring in rings), rings[0].capacity)
+    for name in ("cursor", "full", "incomplete"):
+        assert state[name] == [getattr(ring, name) for ring in rings]
+    for arrays, ring in zip(state["lanes"], rings):
+        for name in ("obs", "action", "reward", "discount", "final"):
+            known = getattr(ring, name)
+            np.testing.assert_array_equal(arrays[name][[*known]], [*known.values()], err_msg=name)
+
+
+def test_what_a_caller_changes_after_a_step_is_not_seen():
+    replay = Replay(OBSERVATION, 2, 100)
+    obs, actions, active = np.ones(2, np.float32), [1, 2], [True, True]
+    replay.append(actions, [dm_env.transition(0.5, obs)] * 2, active)
+    obs[:], actions[:], active[:] = 7, [0, 0], [False, False]
+    assert [replay.size(0), replay.size(1)] == [1, 1]
+    assert (replay.obs[:, 1] == 1).all() and replay.action[:, 0].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("spec", [FLOATS, CELLS], ids=["floats", "cells"])

@@ -134,7 +134,7 @@ def test_psrl_draws_rewards_from_their_beta_posterior():
 def test_psrl_draws_transitions_from_their_dirichlet_posterior():
     agent = build(TabularPSRL, mass=3.0)
     tell(agent, 1, 0, 0, [(1, 0), (1, 2), (0, 2), (0, 2), (0, 0)])
-    drawn = np.array([agent._drawn()[0][0, 1, 0, 0] for _ in range(3000)])
+    drawn = np.array([agent._draw_model()[0][0, 1, 0, 0] for _ in range(3000)])
     parameters = np.array([2, 0, 3]) + 1  # a third of the mass each
     posterior = stats.dirichlet(parameters)
     np.testing.assert_allclose(drawn.sum(-1), 1)
@@ -145,8 +145,8 @@ def test_psrl_draws_transitions_from_their_dirichlet_posterior():
 def test_psrl_acts_on_the_best_policy_of_its_draw():
     agent = build(TabularPSRL)
     models = []
-    draw = agent._drawn
-    agent._drawn = lambda: models.append(draw()) or models[-1]
+    draw = agent._draw_model
+    agent._draw_model = lambda: models.append(draw()) or models[-1]
     values = agent.plan(0.0)
     [(transitions, rewards)] = models
     np.testing.assert_allclose(values.max(-1), best_values(transitions, rewards))

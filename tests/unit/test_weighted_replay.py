@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 import pytest
 import torch
-from building import CELLS, PINS, Walk, build, fill, live
+from building import CELLS, PINS, Walk, append, build, fill, live
 from dm_env import specs
 from explore_plugins.bonuses import VisitCounts
 
@@ -64,7 +64,7 @@ def test_weights_follow_the_ring_and_leave_out_what_is_no_transition():
         replay.start(0, np.array([10 * episode], np.float32))
         for step in range(1, 4):
             end = dm_env.truncation if step == 3 else dm_env.transition
-            replay.append(0, step, end(0.0, np.array([10 * episode + step], np.float32)))
+            append(replay, 0, step, end(0.0, np.array([10 * episode + step], np.float32)))
         replay.weigh([0], lambda obs, action: obs[..., 0] + 1)
         batch = replay.sample([0], 3000, [stream(episode, "replay")], np.ones(3000, bool))
         counts = Counter(batch.obs[0, :, 0].long().tolist())
@@ -103,7 +103,7 @@ def test_weights_found_before_an_episode_draw_only_transitions_in_it(end):
     fill(replay, 12)
     replay.weigh([0], lambda obs, action: torch.ones(action.shape))
     for step in range(20, 23):
-        replay.append(0, 0, (end if step == 22 else dm_env.transition)(0.0, np.array([step], np.float32)))
+        append(replay, 0, 0, (end if step == 22 else dm_env.transition)(0.0, np.array([step], np.float32)))
         batch = replay.sample([0], 2000, [stream(0, "replay")], np.ones(2000, bool))
         transitions = replay.sample([0], 2000, [stream(1, "replay")]).obs
         assert set(batch.obs.flatten().tolist()) <= set(transitions.flatten().tolist())
