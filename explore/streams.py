@@ -10,14 +10,13 @@ import math
 import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from explore._native.library import NotAvailable, load_library
+from explore._native.library import find_fill
 
 __all__ = [
     "Generators", "PlannedDraws", "Streams", "global_generators", "integer_seed", "integers", "normal", "stream",
@@ -94,7 +93,7 @@ def uniform(generators: Generators, *shape: int) -> Tensor:
     """Uniform numbers in [0, 1), float32 `[lanes, *shape]`."""
     if isinstance(generators, PlannedDraws):
         return generators.take(uniform, *shape)
-    if (fill := _find_fill()) is not None:
+    if (fill := find_fill()) is not None:
         return _fill(fill, generators, shape, 0)
     return _stack(generators, lambda g: g.random(shape, dtype=np.float32), shape, np.float32)
 
@@ -103,7 +102,7 @@ def normal(generators: Generators, *shape: int) -> Tensor:
     """Standard normal numbers, float32 `[lanes, *shape]`."""
     if isinstance(generators, PlannedDraws):
         return generators.take(normal, *shape)
-    if (fill := _find_fill()) is not None:
+    if (fill := find_fill()) is not None:
         return _fill(fill, generators, shape, 1)
     return _stack(generators, lambda g: g.standard_normal(shape, dtype=np.float32), shape, np.float32)
 
@@ -113,15 +112,6 @@ def integers(generators: Generators, high: int, *shape: int) -> Tensor:
     if isinstance(generators, PlannedDraws):
         return generators.take(lambda own, *sizes: integers(own, high, *sizes), *shape)
     return _stack(generators, lambda g: g.integers(high, size=shape), shape, np.int64)
-
-
-@cache
-def _find_fill() -> Callable[..., None] | None:
-    """The kernel that draws for all lanes at once, if it is available."""
-    try:
-        return load_library().fill
-    except NotAvailable:
-        return None
 
 
 def _fill(fill: Callable[..., None], generators: Generators, shape: tuple[int, ...], is_normal: int) -> Tensor:

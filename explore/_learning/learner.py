@@ -18,6 +18,7 @@ from explore._learning.adam import Adam
 from explore._learning.native import NativePart, build_native_adam, mark_seen
 from explore._learning.replay import Batch, Replay
 from explore._learning.trees import map_tensors
+from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
 from explore.errors import RunFailed
 from explore.interfaces import (
@@ -252,6 +253,17 @@ class Learner:
             progress=progress,
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        """What is kept from one phase to the next, apart from the function's."""
+        return {"adam": self.adam.state_dict(), "components": capture(self._components(), "learner")}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.adam.load_state_dict(state["adam"])
+        restore(self._components(), state["components"], "learner")
+
+    def _components(self) -> dict[str, Any]:
+        return {"objective": self.objective, "target": self.target}
+
     def show(self, batch: Batch, networks: Sequence[Network]) -> Iterator[Transitions]:
         """A batch as each of some networks sees it, with the numbers that it stores."""
         if not networks:
@@ -286,7 +298,7 @@ class Learner:
         for measures in (True, False):
             if self._learn_at_once(given, how, measures) is None:
                 outputs = tuple(self.function.evaluate_targets(batch.next_obs))
-                judging = outputs if self.double_q else ()
+                judging = tuple(self.function.evaluate_trained(batch.next_obs)) if self.double_q else ()
                 self._parts["targets"]((batch, outputs, judging), *how, measures)
                 self._parts["updates"](self.prepare(batch, generators), *how)
 

@@ -81,7 +81,7 @@ class NativePart:
             found, self._forms[key] = flatten(call(plan, given[: len(examples)]))
             return found
 
-        return self.recording.record(self.name, key, record, [*examples, *plan.examples])
+        return self.recording.record(self.name, (self, key), record, [*examples, *plan.examples])
 
     def _make_plan(
         self, call: Callable[[Plan, Sequence[Tensor]], Any], examples: Sequence[Tensor], size: int

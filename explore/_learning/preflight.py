@@ -21,6 +21,7 @@ from explore._learning.trees import flatten
 from explore._state import capture, restore
 from explore._values.acting import ActionSelector
 from explore._values.indexed_value import IndexedValue
+from explore._values.native import FEW_ROWS
 from explore._values.term import Term, has_own_values
 from explore.errors import RunFailed
 from explore.interfaces import (
@@ -93,8 +94,8 @@ def _record(
     for selector in selectors:
         selector.hold(np.ascontiguousarray(obs[:, 0].numpy()), index)
     if function.prior_parts:
-        for few in (obs, obs[:, :1]):
-            function.prior_features(few)
+        for rows in (1, FEW_ROWS + 1):
+            function.prior_features(make_up_observations(function.spec, generators, rows))
     batch = make_up_batch(obs, generators, replay, function.spec.num_actions)
     _try_transitions(type(learner.objective).__name__, learner.record, batch, batch_size, generators)
 

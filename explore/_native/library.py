@@ -47,13 +47,22 @@ class Library:
 
 def load_library() -> Library:
     """The library for this processor; raises `NotAvailable`."""
+    if _switched_off.get():
+        raise NotAvailable("they are switched off")
     return _load(choose_variant())
+
+
+@cache
+def find_fill() -> ctypes._NamedFuncPointer | None:
+    """What draws random numbers for all lanes at once, or None; the same `without_kernels`."""
+    try:
+        return _load(choose_variant()).fill
+    except NotAvailable:
+        return None
 
 
 def choose_variant() -> str:
     """What this processor can run, unless the environment asks for something else; raises `NotAvailable`."""
-    if _switched_off.get():
-        raise NotAvailable("they are switched off")
     wanted = os.environ.get(SETTING, "auto")
     if wanted == "off":
         raise NotAvailable(f"{SETTING}=off is set")
@@ -69,7 +78,7 @@ def choose_variant() -> str:
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    """Everything is executed by PyTorch inside."""
+    """Networks are evaluated and trained by PyTorch inside; random numbers stay the same."""
     token = _switched_off.set(True)
     try:
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from explore._native.library import load_library
 from explore._native.program import Lanes, Program, choose_lanes
 from explore._native.recorder import NotRecordable
+from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
 from explore.interfaces import Beliefs, Features, Index, Selection, argmax, select_actions
 from explore.streams import Generators
@@ -41,6 +42,7 @@ class ActionSelector:
     ) -> list[int]:
         """Actions at observations `[lanes, ...]`; ties are broken at random. Those of lanes that are not active do not
         matter, and nothing is drawn from their generators."""
+        observations = np.asarray(observations)
         if index is not self._index:
             self.hold(observations, index)
         if self._program is None:
@@ -68,10 +70,10 @@ class ActionSelector:
         native = None
         if self._gives_scores:
             examples = [obs[:1], *(part[:1] for part in index)]
-            native = recording.record(f"selection in {self.name}", obs.dtype, self._score, examples)
+            native = recording.record(f"selection in {self.name}", (self, obs.dtype), self._score, examples)
         if native is None:
             self._gives_scores = False
-            native = recording.record(f"networks in {self.name}", obs.dtype, self._compute_features, [obs[:1]])
+            native = recording.record(f"networks in {self.name}", (self, obs.dtype), self._compute_features, [obs[:1]])
         if native is None:
             return
         here, parts = obs.clone(), [part.contiguous() for part in index] if self._gives_scores else []
@@ -81,6 +83,13 @@ class ActionSelector:
         self._results = [result.squeeze(1) for result in self._results]
         self._argmax = load_library().argmax
         self._where = self._results[0].data_ptr(), len(obs), self.function.spec.num_actions, self._best.ctypes.data
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"selection": capture(self.selection, self.name)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._index = None
+        restore(self.selection, state["selection"], self.name)
 
     def _choose(
         self, features: Features, generators: Sequence[np.random.Generator], active: Sequence[bool], progress: float

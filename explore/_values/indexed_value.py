@@ -54,7 +54,7 @@ class IndexedValue:
         native: bool = True,
     ):
         self.spec, self.seeds, self.prior = spec, tuple(seeds), prior
-        self.device = device or torch.device("cpu")
+        self.device = torch.device(device or "cpu")
         self._arguments = {"value": value, "uncertainty": uncertainty, "prior": prior, "bonus": bonus}
         parts, twins = build_parts(spec, seeds, value, uncertainty, prior)
         row_multiple = max(find_safe_rows(module) for module in (*parts, *twins))

@@ -53,8 +53,10 @@ class Lifted(LaneLayer):
             return torch.func.functional_call(self.template, parameters, (x,))
 
         if self.one_by_one:
-            lanes = zip(*self.stacked)
-            return torch.stack([one_lane(dict(zip(self.names, own)), obs) for own, obs in zip(lanes, x)])
+            # How convolutions are rounded may depend on where numbers lie: those of a lane, and their gradients, get
+            # memory of their own.
+            lanes = zip(*([one.clone() for one in stacked] for stacked in (*self.stacked, x)))
+            return torch.stack([one_lane(dict(zip(self.names, own)), own[-1]) * 1 for own in lanes])
         return torch.func.vmap(one_lane, randomness="error")(dict(zip(self.names, self.stacked)), x)
 
 

@@ -62,13 +62,15 @@ def copy_buffers(function: IndexedValue) -> list[Tensor]:
 def learn(agent: Any, lanes: Sequence[int], updates: int = UPDATES) -> dict[str, Tensor]:
     """Learns from made-up transitions, all bits of their masks set."""
     function = agent.function
-    generators = [stream(seed, "learning") for seed in function.seeds]
-    awake = [generator if lane in lanes else None for lane, generator in enumerate(generators)]
+    generators, selecting, drawing = (
+        [stream(seed, use) if lane in lanes or use == "batch" else None for lane, seed in enumerate(function.seeds)]
+        for use in ("batch", "target", "learning")
+    )
     losses: dict[str, Tensor] = {}
     for _ in range(updates):
         obs = make_up_observations(function.spec, generators, 6)
         batch = make_up_batch(obs, generators, agent.replay, function.spec.num_actions)
-        losses = agent.learner.learn(batch, 6, lanes, 0.5, selecting=awake, drawing=awake)
+        losses = agent.learner.learn(batch, 6, lanes, 0.5, selecting=selecting, drawing=drawing)
     return losses
 
 

@@ -86,8 +86,7 @@ def _check_losses(subject: Subject, spec: Spec, parts: dict[str, Any]) -> None:
         generators = [stream(seed, "phase") for seed in range(lanes)]
         obs = make_up_observations(spec, generators, ROWS)
         batch = make_up_batch(obs, generators, agent.replay, spec.num_actions)
-        phase = agent.learner._phase(batch, 0.5, generators, generators)
-        prepared = subject.build().prepare(phase)
+        prepared = agent.learner.prepare(batch, generators)[3]
         for name, tensors in prepared.items():
             for tensor in tensors if isinstance(tensors, tuple) else (tensors,):
                 _check_prepared(subject, name, tensor)

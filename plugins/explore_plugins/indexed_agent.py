@@ -267,7 +267,7 @@ class Indexed(Agent):
     def state_dict(self) -> dict[str, Any]:
         return {
             "function": self.function.state_dict(),
-            "adam": self.learner.adam.state_dict(),
+            "learner": self.learner.state_dict(),
             "replay": self.replay.state_dict(),
             "streams": self.streams.state_dict(),
             "components": capture(self._components(), "agent"),
@@ -279,7 +279,7 @@ class Indexed(Agent):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.function.load_state_dict(state["function"])
-        self.learner.adam.load_state_dict(state["adam"])
+        self.learner.load_state_dict(state["learner"])
         self.replay.load_state_dict(state["replay"])
         if self.replay.action.min() < 0 or self.replay.action.max() >= self.function.spec.num_actions:
             raise ValueError("there are actions in the replay that the environment does not have")
@@ -292,9 +292,7 @@ class Indexed(Agent):
         """Those that may keep something of their own."""
         return {
             "prior": self.function.prior,
-            "objective": self.objective,
             "acting": self.acting,
-            "target": self.learner.target,
             "evaluation": self.evaluation,
         }
 

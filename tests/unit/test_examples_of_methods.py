@@ -28,7 +28,7 @@ from examples import bsp, hyperagent, pins, wtd
 from explore.agents import IndexedValue, Learner, Replay
 from explore.interfaces import Spec
 from explore.nn import Linear
-from explore.streams import stream
+from explore.streams import normal, stream, uniform
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
@@ -242,9 +242,9 @@ def fill_hypermodel(network, layers):
 def test_pins_learn_as_the_example_does():
     mean, heads = partial(MLP, hidden=(12,)), partial(SoftplusHeads, heads=HEADS, hidden=(16,))
     framework = Framework(mean, heads, pins.BETA_1, WassersteinTD(pins.SIGMA), MeanArgmax())
-    keys = stream(SEEDS[LANE], "draws").random((BATCH, HEADS), dtype=np.float32)
+    [keys] = uniform([stream(SEEDS[LANE], "draws")], BATCH, HEADS)
     example = partial(pins.PINs, mean_hidden=(12,), uncertainty_hidden=(16,), heads=HEADS)
-    assert_same_update(framework, example, ["nu", "m"], fill_perceptron, torch.from_numpy(keys))
+    assert_same_update(framework, example, ["nu", "m"], fill_perceptron, keys)
 
 
 def test_bootstrapped_dqn_learns_as_the_example_does():
@@ -261,8 +261,8 @@ def test_hyperagent_learns_as_the_example_does():
     framework = Framework(features, hypermodel, hyperagent.BETA, objective, SampledArgmax(), **settings)
     random = stream(SEEDS[LANE], "draws")
     shapes = [(BATCH, draws, hyperagent.DIMENSION) for draws in (hyperagent.DRAWS, 1)]
-    normal = [torch.from_numpy(random.standard_normal(shape, dtype=np.float32)) for shape in shapes]
-    draws = [z / z.norm(dim=-1, keepdim=True) for z in normal]
+    numbers = [normal([random], *shape)[0] for shape in shapes]
+    draws = [z / z.norm(dim=-1, keepdim=True) for z in numbers]
     assert_same_update(framework, hyperagent.HyperAgent, ["q"], fill_hypermodel, *draws)
 
 

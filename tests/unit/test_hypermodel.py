@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from explore import nn as nn_lanes
 from explore._values.indexed_value import IndexedValue
 from explore.interfaces import ValueNetwork
-from explore.streams import stream
+from explore.streams import normal, stream
 
 D, DRAWS, BATCH, BETA, DISCOUNT, RATE, EPSILON = 3, 4, 6, 10.0, 0.9, 1e-2, 1e-3
 HYPER = {
@@ -84,9 +84,9 @@ def test_updates_are_those_of_a_plain_loop(spec, target_index, double_q, clip, n
         selecting, drawing = ([stream(s, name, phase) for s in seeds] for name in ("ties", "draws"))
         losses = agent.learner.learn(batch, BATCH, [0, 1], 0.0, selecting, drawing)
 
-        rng = stream(seeds[lane], "draws", phase)
-        z = rng.standard_normal((BATCH, DRAWS, D), dtype=np.float32)
-        z_target = rng.standard_normal((BATCH, 1, D), dtype=np.float32) if target_index == "fresh" else z
+        rng = [stream(seeds[lane], "draws", phase)]
+        z = normal(rng, BATCH, DRAWS, D)[0].numpy()
+        z_target = normal(rng, BATCH, 1, D)[0].numpy() if target_index == "fresh" else z
         loss = torch.zeros((), dtype=torch.float64)
         for i in range(BATCH):
             obs, next_obs = batch.obs[lane, i], batch.next_obs[lane, i]
@@ -172,7 +172,7 @@ def test_wasserstein_td_matches_its_mean_and_its_standard_deviation():
         along = torch.stack([trained(obs, e) + BETA * prior(obs, e) - mean for e in axes])
         return mean, (along.square().sum(0) / D).sqrt()
 
-    z = stream(4, "draws").standard_normal((BATCH, 1, D), dtype=np.float32)
+    z = normal([stream(4, "draws")], BATCH, 1, D)[0].numpy()
     expected = {"mean_loss": 0.0, "uncertainty_loss": 0.0}
     with torch.no_grad():
         for i in range(BATCH):

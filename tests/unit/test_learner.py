@@ -27,7 +27,7 @@ from explore._learning.replay import Batch
 from explore._values.stack import Stack
 from explore.interfaces import Spec
 from explore.nn import MLP, Linear, lanes
-from explore.streams import stream
+from explore.streams import normal, stream, uniform
 
 SEEDS, EPISODES, BATCH_SIZE, TARGET_PERIOD = (0, 3), 8, 8, 2
 DISCOUNT, LEARNING_RATE, BETA1, BETA2 = 0.9, 1e-2, 2.0, 3.0
@@ -121,6 +121,10 @@ class PlainSeed:
                 network.target.load_state_dict(network.trained.state_dict())
 
 
+def draw_numbers(numbers: Callable[..., Tensor], seed: PlainSeed, *shape: int) -> np.ndarray:
+    return numbers([seed.drawing], *shape)[0].numpy()
+
+
 def split_mask(mask: list[bool], members: int) -> tuple[list[bool], list[bool]]:
     """The bits of the members and of the heads; a single mean trains on everything and has none."""
     return ([True], mask) if members == 1 else (mask[:members], mask[members:])
@@ -137,9 +141,9 @@ def wasserstein_phase(
 ) -> dict[str, float]:
     """Supplement A; with `sampled`, the next action is ã of supplement B."""
     members = len(seed.means)
-    member_keys = seed.drawing.random(len(data), dtype=np.float32) if members > 1 else np.zeros(len(data))
-    keys = seed.drawing.random((len(data), HEADS), dtype=np.float32)
-    z = seed.drawing.standard_normal(len(data), dtype=np.float32)
+    member_keys = draw_numbers(uniform, seed, len(data)) if members > 1 else np.zeros(len(data))
+    keys = draw_numbers(uniform, seed, len(data), HEADS)
+    z = draw_numbers(normal, seed, len(data))
     totals = {"mean_loss": 0.0, "uncertainty_loss": 0.0}
     for start in range(0, len(data), BATCH_SIZE):
         mean_loss = scale_loss = torch.zeros((), dtype=torch.float64)
@@ -193,8 +197,8 @@ def sampled_phase(
 ) -> dict[str, float]:
     """TD at indices drawn for each transition: Q_i = f_k + m^u z, for every member k `indices` times."""
     members, total = len(seed.means), 0.0
-    z = seed.drawing.standard_normal((len(data), members * indices), dtype=np.float32)
-    keys = seed.drawing.random((len(data), members * indices, HEADS), dtype=np.float32)
+    z = draw_numbers(normal, seed, len(data), members * indices)
+    keys = draw_numbers(uniform, seed, len(data), members * indices, HEADS)
     for start in range(0, len(data), BATCH_SIZE):
         loss = torch.zeros((), dtype=torch.float64)
         for i in range(start, start + BATCH_SIZE):

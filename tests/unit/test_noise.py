@@ -16,10 +16,11 @@ from explore_plugins.priors import Additive, NoPrior
 from explore_plugins.selections import SampledArgmax
 from torch import nn
 
+from explore._native.library import without_kernels
 from explore._values.indexed_value import IndexedValue
 from explore.interfaces import ValueNetwork
 from explore.nn import Linear
-from explore.streams import stream
+from explore.streams import normal, stream
 
 SEEDS, BETA = (0, 5), 1.5
 VALUE = partial(MLP, hidden=(8, 6))
@@ -86,7 +87,7 @@ def test_noise_begins_at_sigma_over_the_root_of_inputs():
 def test_noise_is_the_signed_root_of_normal_numbers():
     q = function(NoisyNet)
     (index,) = q.indexer.draw(generators(), 3)
-    numbers = stream(0, "test").standard_normal((3, q.parts[0].index.size), dtype=np.float32)
+    [numbers] = normal([stream(0, "test")], 3, q.parts[0].index.size)
     np.testing.assert_allclose(index[0], np.sign(numbers) * np.sqrt(np.abs(numbers)), rtol=1e-6)
     assert q.parts[0].index.size == 4 + 8 + 8 + 6 + 6 + 3
 
@@ -100,7 +101,8 @@ def test_without_noise_it_is_the_value_network():
 
 @pytest.mark.parametrize("target_index", ["same", "fresh"])
 def test_a_phase_has_one_noise_for_all_its_transitions_and_if_fresh_another_for_its_targets(target_index, monkeypatch):
-    agent = build(uncertainty=NoisyNet, objective=partial(SampledTD, target_index=target_index), prior=NoPrior)
+    with without_kernels():  # which would call `prepare` once
+        agent = build(uncertainty=NoisyNet, objective=partial(SampledTD, target_index=target_index), prior=NoPrior)
     prepare, learned, targets = agent.objective.prepare, [], []
 
     def watched(phase):

@@ -222,11 +222,11 @@ def test_a_map_of_what_is_no_observation_is_refused(places):
 
 def test_asking_for_beliefs_changes_nothing():
     quiet, asked = build(), build()
-    first = live(quiet, 3)
+    first = live(quiet, 6)
     observations = np.zeros((2, 3, 2, 2), np.float32)
-    second = live(asked, 3, measure=lambda episode: asked.beliefs(observations) and {})
+    second = live(asked, 6, measure=lambda episode: asked.beliefs(observations) and {})
     assert first == second
-    assert live(build(acting=MeanArgmax), 3) != first  # which could be seen
+    assert live(build(acting=MeanArgmax), 6) != first  # which could be seen
 
 
 def test_moments_are_as_many_for_every_tenfold():
