@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -47,10 +48,7 @@ Seconds = dict[str, float]
 
 def build_network(random: np.random.Generator, outputs: int) -> list[tuple[Any, Any]]:
     widths = [OBSERVATION, *HIDDEN, outputs]
-    return [
-        (jnp.asarray(random.normal(size=(a, b)) / a**0.5, jnp.float32), jnp.zeros(b))
-        for a, b in zip(widths, widths[1:])
-    ]
+    return [(jnp.asarray(random.normal(size=(a, b)) / a**0.5, jnp.float32), jnp.zeros(b)) for a, b in pairwise(widths)]
 
 
 def evaluate(layers: list[tuple[Any, Any]], x: Any) -> Any:

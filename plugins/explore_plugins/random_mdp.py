@@ -68,7 +68,7 @@ class RandomMDP(dm_env.Environment):
         return dm_env.restart(self._numbers[0, 0])
 
     def step(self, action: int) -> dm_env.TimeStep:
-        stages, states = self._numbers.shape
+        stages = len(self._numbers)
         if self._stage == stages:
             return self.reset()
         reward = self._take(action)
