@@ -3,8 +3,8 @@
     python benchmarks/lifting.py [--seeds 10] [--repeats 15]
 
 The two are those of the tutorial, docs/tutorial.md, from which they are read. Learning phases and steps are timed
-apart, as in `speed.py`: the whole agent, of which the uncertainty network is a part. "by PyTorch" is the lifted one without
-native kernels. Contenders take turns episode by episode, and figures are medians.
+apart, as in `speed.py`: the whole agent, of which the uncertainty network is a part. "by PyTorch" is the lifted one
+without native kernels. Contenders take turns episode by episode, and figures are medians.
 """
 
 from __future__ import annotations
