@@ -106,6 +106,18 @@ def test_without_a_compiler_it_is_said_what_to_do(no_compiler):
     )
 
 
+def test_an_empty_setting_is_none(kernels, monkeypatch):
+    monkeypatch.setenv(library.SETTING, "")
+    assert library.choose_variant() == kernels
+
+
+def test_nothing_is_left_behind_where_kernels_come_from_the_cache(kernels, monkeypatch, tmp_path):
+    monkeypatch.setattr(library.tempfile, "tempdir", str(tmp_path))
+    library._load.cache_clear()
+    assert library.load_library().path.parent == library.find_cache()
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_an_agent_that_says_nothing_is_executed_by_pytorch():
     assert Agent.execution(None) == {"PyTorch": ""}
 
