@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from building import BSP, CELLS, FLOATS, PINS, Walk, build, live
 from explore_plugins.bonuses import RND, CoinFlips
 from explore_plugins.epinet import Epinet
@@ -11,6 +12,8 @@ from explore_plugins.objectives import SampledTD
 from explore_plugins.selections import EpsilonGreedy, SampledArgmax
 
 from explore._native import library
+from explore._native.function import NativeFunction
+from explore._native.recorder import NotRecordable
 from explore._storage.run_folder import describe_execution
 from explore._values import native
 from explore.interfaces import Agent
@@ -93,6 +96,17 @@ def test_what_the_kernels_cannot_do_is_named_with_the_reason(kernels):
     assert execution.pop("native kernels") == kernels
     assert "PyTorch for updates" in execution
     assert set(execution.values()) == {"the kernels have no sort"}
+
+
+@pytest.mark.parametrize(
+    "look", [lambda x: float(x.sum()) > 1e6, lambda x: torch.equal(x, x + 1), lambda x: bool(x.sum() > 1e6)]
+)
+def test_a_branch_on_numbers_is_left_to_pytorch_even_if_all_examples_take_it(look, kernels):
+    def branch(x):
+        return [x * 2 if look(x) else x * 3]
+
+    with pytest.raises(NotRecordable, match="what it does depends on the numbers it is given"):
+        NativeFunction(branch, [torch.ones(1, 8, 4)])
 
 
 def test_without_kernels_the_reason_is_told():
