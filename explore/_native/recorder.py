@@ -20,7 +20,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from explore._native.operations import HANDLERS
 from explore._native.program import ALIGNMENT, ARENA, CONSTANTS, DTYPES, Program, Region, allocate, encode, simplify
 
-
 LOOKS = "what it does depends on the numbers it is given"
 
 
