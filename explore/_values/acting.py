@@ -85,9 +85,11 @@ class ActionSelector:
         self._where = self._results[0].data_ptr(), len(obs), self.function.spec.num_actions, self._best.ctypes.data
 
     def state_dict(self) -> dict[str, Any]:
+        """What the selection keeps from one action to the next."""
         return {"selection": capture(self.selection, self.name)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on as the selector whose state this is."""
         self._index = None
         restore(self.selection, state["selection"], self.name)
 
