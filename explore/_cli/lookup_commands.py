@@ -1,8 +1,9 @@
-"""The commands that say what there is (`recipes`, `plugins`, `components`, `describe`), and `new-plugin`."""
+"""The commands that say what there is (`recipes`, `plugins`, `components`, `describe`), `doctor` and `new-plugin`."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from explore._cli.run_commands import add_plugins
 from explore._messages import suggest
 from explore.commands import Command
-from explore.errors import UserError
+from explore.errors import RunFailed, UserError
 from explore.hooks import SLOTS
 
 
@@ -112,6 +113,37 @@ class Describe(Command):
         if known:
             print()
             print_rows([("parameter", "default", "type", "meaning"), *known])
+
+
+class Doctor(Command):
+    summary = "what is installed, what executes agents, and a self-test of a few seconds"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        add_plugins(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from explore._cli.parser import COMMANDS
+
+        try:
+            from explore._cli.doctor import examine
+            from explore._cli.tables import print_line
+        except Exception as error:  # of a package that is missing or damaged
+            raise RunFailed(f"explore cannot be imported: {type(error).__name__}: {error}") from error
+
+        findings = []
+        for finding in examine(arguments.plugins, COMMANDS):
+            findings.append(finding)
+            if not arguments.json:
+                print_line(finding.check, finding.result, finding.details)
+        failed = [finding.check for finding in findings if finding.result == "failed"]
+        if arguments.json:
+            checks = {check: {"result": result, "details": details} for check, result, details in findings}
+            print(json.dumps({"well": not failed, "checks": checks}, indent=2))
+        if failed:
+            raise RunFailed(f"not all is well: {', '.join(failed)}")
+        if not arguments.json:
+            print("\nall is well")
 
 
 class NewPlugin(Command):

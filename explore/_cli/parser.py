@@ -24,6 +24,7 @@ COMMANDS: dict[str, type[Command]] = {
     "plugins": lookup_commands.Plugins,
     "components": lookup_commands.Components,
     "describe": lookup_commands.Describe,
+    "doctor": lookup_commands.Doctor,
     "new-plugin": lookup_commands.NewPlugin,
 }
 

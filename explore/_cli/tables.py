@@ -35,6 +35,16 @@ def print_rows(rows: Sequence[Sequence[str]], split_at: int | None = None) -> No
         console.print(table, crop=False)
 
 
+def print_line(*cells: str) -> None:
+    """Prints a line of a table that is not complete yet; its last cell may be long, the others have few letters."""
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    for _ in cells[1:]:
+        table.add_column(width=9)
+    table.add_column(overflow="fold", no_wrap=not sys.stdout.isatty())
+    table.add_row(*cells)
+    make_console().print(table, crop=False)
+
+
 def _fill(rows: Sequence[Sequence[str]], whole_words: bool) -> Table:
     header, *lines = rows
     table = make_table(*header)

@@ -258,6 +258,7 @@ class Learner:
         return {"adam": self.adam.state_dict(), "components": capture(self._components(), "learner")}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on as the learner whose state this is."""
         self.adam.load_state_dict(state["adam"])
         restore(self._components(), state["components"], "learner")
 

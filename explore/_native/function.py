@@ -10,7 +10,7 @@ from torch import Tensor
 
 from explore._native.library import NotAvailable, load_library
 from explore._native.program import Lanes, Memory, Program, choose_lanes
-from explore._native.recorder import NotRecordable, record
+from explore._native.recorder import LOOKS, NotRecordable, record
 
 TOLERANCE = 1e-3  # how far the kernels may be from PyTorch, relative to the largest number
 
@@ -40,7 +40,7 @@ class NativeFunction:
         (self._program, self._outputs), (again, _) = programs
         same = (self._program.instructions.tobytes(), self._program.constants.tobytes())
         if same != (again.instructions.tobytes(), again.constants.tobytes()):
-            raise NotRecordable("what it does depends on the numbers it is given")
+            raise NotRecordable(LOOKS)
         self._memory = [one.of_lanes() for one in self._shared]
         self._moving = [k for k, one in enumerate(self._shared) if not one.stays]
 

@@ -63,7 +63,7 @@ def find_fill() -> ctypes._NamedFuncPointer | None:
 
 def choose_variant() -> str:
     """What this processor can run, unless the environment asks for something else; raises `NotAvailable`."""
-    wanted = os.environ.get(SETTING, "auto")
+    wanted = os.environ.get(SETTING) or "auto"
     if wanted == "off":
         raise NotAvailable(f"{SETTING}=off is set")
     able = {"AVX512": "avx512", "AVX2": "avx2"}.get(torch.backends.cpu.get_cpu_capability(), "portable")
@@ -93,10 +93,11 @@ _switched_off: ContextVar[bool] = ContextVar("kernels are switched off", default
 def _load(variant: str) -> Library:
     compiler = find_compiler()
     code = SOURCE.read_bytes()
-    known = "\0".join([compiler, _ask_version(compiler), *FLAGS, *VARIANTS[variant]]).encode()
+    known = "\0".join([compiler, ask_version(compiler), *FLAGS, *VARIANTS[variant]]).encode()
     name = f"kernels-{variant}-{hashlib.sha256(code + known).hexdigest()[:20]}"
-    for folder in (find_cache(), Path(tempfile.mkdtemp(prefix="explore-"))):  # the latter if the cache is read-only
+    for find_folder in (find_cache, _make_folder):  # the latter if the cache is read-only
         with suppress(OSError):
+            folder = find_folder()
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"{name}.so"
             if not _is_whole(path):
@@ -122,7 +123,12 @@ def find_cache() -> Path:
     return Path(home) / "explore"
 
 
-def _ask_version(compiler: str) -> str:
+def _make_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="explore-"))
+
+
+def ask_version(compiler: str) -> str:
+    """What a compiler says it is, in a line; raises `NotAvailable`."""
     return _call(compiler, "--version").splitlines()[0]
 
 

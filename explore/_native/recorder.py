@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from explore._native.operations import HANDLERS
 from explore._native.program import ALIGNMENT, ARENA, CONSTANTS, DTYPES, Program, Region, allocate, encode, simplify
 
+LOOKS = "what it does depends on the numbers it is given"
+
 
 class NotRecordable(Exception):
     """A function that the kernels cannot execute; the message says why."""
@@ -74,6 +76,8 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **kwargs)
         made = _tensors([out])
         self._alive += [*given, *made]
+        if given and not made and not isinstance(out, list | tuple | type(None)):
+            raise NotRecordable(LOOKS)
         if not func._schema.is_mutable and made and all(_shares(one, given) for one in made):
             return out  # a view
         for tensor in made:

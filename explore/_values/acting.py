@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import dm_env
 import numpy as np
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ class ActionSelector:
 
     def __init__(self, function: IndexedValue, selection: Selection, name: str):
         self.function, self.selection, self.name = function, selection, name
+        one_hot = isinstance(function.spec.observation, dm_env.specs.DiscreteArray)
+        self._dtype = np.int64 if one_hot else np.float32
         self._index: Index | None = None
         self._program: Program | None = None
         self._lanes: dict[tuple[bool, ...], Lanes] = {}
@@ -42,7 +45,7 @@ class ActionSelector:
     ) -> list[int]:
         """Actions at observations `[lanes, ...]`; ties are broken at random. Those of lanes that are not active do not
         matter, and nothing is drawn from their generators."""
-        observations = np.asarray(observations)
+        observations = np.asarray(observations, self._dtype)
         if index is not self._index:
             self.hold(observations, index)
         if self._program is None:
@@ -85,9 +88,11 @@ class ActionSelector:
         self._where = self._results[0].data_ptr(), len(obs), self.function.spec.num_actions, self._best.ctypes.data
 
     def state_dict(self) -> dict[str, Any]:
+        """What the selection keeps from one action to the next."""
         return {"selection": capture(self.selection, self.name)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on as the selector whose state this is."""
         self._index = None
         restore(self.selection, state["selection"], self.name)
 

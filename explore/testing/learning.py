@@ -62,9 +62,10 @@ def copy_buffers(function: IndexedValue) -> list[Tensor]:
 def learn(agent: Any, lanes: Sequence[int], updates: int = UPDATES) -> dict[str, Tensor]:
     """Learns from made-up transitions, all bits of their masks set."""
     function = agent.function
-    generators, selecting, drawing = (
-        [stream(seed, use) if lane in lanes or use == "batch" else None for lane, seed in enumerate(function.seeds)]
-        for use in ("batch", "target", "learning")
+    generators = [stream(seed, "batch") for seed in function.seeds]
+    selecting, drawing = (
+        [stream(seed, use) if lane in lanes else None for lane, seed in enumerate(function.seeds)]
+        for use in ("target", "learning")
     )
     losses: dict[str, Tensor] = {}
     for _ in range(updates):

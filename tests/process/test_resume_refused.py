@@ -3,10 +3,11 @@
 import json
 import os
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from resuming import GIVEN, STOPPING, bound, errors, outcome, plugin, resume, start, start_and_stop
+from resuming import GIVEN, STOPPING, bound, errors, outcome, plugin, resume, start, start_and_stop, stopping
 
 from explore._native import library
 from explore._native.library import SETTING
@@ -39,13 +40,13 @@ def stopped():
 
 
 def test_another_configuration_is_named_and_refused(stopped, capsys):
-    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    before = contents()
     assert resume(*GIVEN, *bound("agent.Indexed.learning_rate = 0.5", "experiment.threads = 2")) == 2
     [line] = errors(capsys)
     assert "agent.Indexed.learning_rate = 0.001 (now 0.5)" in line
     assert "experiment.threads = 1 (now 2)" in line
     assert line.endswith("Undo that, or resume it all the same with --force")
-    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+    assert contents() == before
 
 
 def test_an_edited_configuration_is_named_and_refused(stopped, capsys):
@@ -75,9 +76,27 @@ def test_another_processor_is_named_and_refused(stopped, capsys, monkeypatch):
     assert "(now abacus)" in errors(capsys)[0]
 
 
-def test_pytorch_does_not_go_on_where_kernels_began(stopped, kernels, capsys, monkeypatch):
-    monkeypatch.setenv(SETTING, "off")
+@pytest.fixture
+def execute(monkeypatch):
+    """Chooses what executes agents, as a new process would."""
+
+    def execute(setting):
+        monkeypatch.setenv(SETTING, setting)
+        library.find_fill.cache_clear()
+
+    yield execute
+    library.find_fill.cache_clear()
+
+
+def contents(folder="out"):
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_pytorch_does_not_go_on_where_kernels_began(stopped, kernels, execute, capsys):
+    before = contents()
+    execute("off")
     assert resume(*GIVEN) == 2
+    assert contents() == before
     assert errors(capsys) == [
         "explore: error: out cannot be resumed exactly: it was made with native kernels (now PyTorch: "
         "EXPLORE_KERNELS=off is set). Undo that, or resume it all the same with --force"
@@ -87,14 +106,21 @@ def test_pytorch_does_not_go_on_where_kernels_began(stopped, kernels, capsys, mo
     assert "explore: note: pins_deep_sea runs with PyTorch: EXPLORE_KERNELS=off is set" in capsys.readouterr().err
 
 
-def test_kernels_do_not_go_on_where_pytorch_began(kernels, capsys, monkeypatch):
-    monkeypatch.setenv(SETTING, "off")
+def test_kernels_do_not_go_on_where_pytorch_began(kernels, execute, capsys):
+    execute("off")
+    assert start("--quiet", out="whole") == 0
     start_and_stop()
-    monkeypatch.delenv(SETTING)
+    before = contents()
+    execute("auto")
     assert resume(*GIVEN) == 2
-    assert "it was made with PyTorch (now native kernels)" in errors(capsys)[0]
-    monkeypatch.setenv(SETTING, "off")
+    assert errors(capsys) == [
+        "explore: error: out cannot be resumed exactly: it was made with PyTorch (now native kernels). Undo that, or "
+        "resume it all the same with --force"
+    ]
+    assert contents() == before
+    execute("off")
     assert resume(*GIVEN) == 0
+    assert outcome("out") == outcome("whole")
 
 
 def test_a_lost_compiler_is_named_and_refused(stopped, kernels, capsys, monkeypatch, tmp_path):
@@ -117,13 +143,17 @@ def test_parts_that_pytorch_executes_are_a_difference(stopped, kernels, capsys, 
     assert "PyTorch for updates: the kernels have no softplus" in line
 
 
-def test_variants_of_the_kernels_are_one_path(kernels, capsys, monkeypatch):
-    assert start("--quiet", out="whole") == 0
-    start_and_stop()
-    monkeypatch.setenv(SETTING, "portable")
-    assert resume(*GIVEN) == 0
-    assert Run.open(Path("out")).info["execution"] == {"native kernels": "portable"}
-    assert outcome("out") == outcome("whole")
+@pytest.mark.parametrize("recipe", ["pins_deep_sea", "hyperagent_deep_sea"])
+def test_variants_of_the_kernels_are_one_path(recipe, kernels, execute):
+    variants = [*library.VARIANTS][[*library.VARIANTS].index(kernels) :]
+    assert start("--quiet", recipe=recipe, out="whole") == 0
+    for before, after in pairwise([*variants, kernels]):
+        execute(before)
+        assert start("--quiet", *stopping(), recipe=recipe, out=before) == 130
+        execute(after)
+        assert resume(*GIVEN, out=before) == 0
+        assert Run.open(Path(before)).info["execution"] == {"native kernels": after}
+        assert outcome(before) == outcome("whole")
 
 
 def test_an_edited_plugin_is_named_and_refused(stopped, capsys):

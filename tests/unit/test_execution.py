@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from building import BSP, CELLS, FLOATS, PINS, Walk, build, live
 from explore_plugins.bonuses import RND, CoinFlips
 from explore_plugins.epinet import Epinet
@@ -11,6 +12,8 @@ from explore_plugins.objectives import SampledTD
 from explore_plugins.selections import EpsilonGreedy, SampledArgmax
 
 from explore._native import library
+from explore._native.function import NativeFunction
+from explore._native.recorder import NotRecordable
 from explore._storage.run_folder import describe_execution
 from explore._values import native
 from explore.interfaces import Agent
@@ -95,6 +98,17 @@ def test_what_the_kernels_cannot_do_is_named_with_the_reason(kernels):
     assert set(execution.values()) == {"the kernels have no sort"}
 
 
+@pytest.mark.parametrize(
+    "look", [lambda x: float(x.sum()) > 1e6, lambda x: torch.equal(x, x + 1), lambda x: bool(x.sum() > 1e6)]
+)
+def test_a_branch_on_numbers_is_left_to_pytorch_even_if_all_examples_take_it(look, kernels):
+    def branch(x):
+        return [x * 2 if look(x) else x * 3]
+
+    with pytest.raises(NotRecordable, match="what it does depends on the numbers it is given"):
+        NativeFunction(branch, [torch.ones(1, 8, 4)])
+
+
 def test_without_kernels_the_reason_is_told():
     with library.without_kernels():
         assert build().execution() == {"PyTorch": "they are switched off"}
@@ -104,6 +118,18 @@ def test_without_a_compiler_it_is_said_what_to_do(no_compiler):
     assert describe_execution(build().execution()) == (
         "PyTorch: there is no C++ compiler (g++, clang++, c++); install one, such as g++, to be many times faster"
     )
+
+
+def test_an_empty_setting_is_none(kernels, monkeypatch):
+    monkeypatch.setenv(library.SETTING, "")
+    assert library.choose_variant() == kernels
+
+
+def test_nothing_is_left_behind_where_kernels_come_from_the_cache(kernels, monkeypatch, tmp_path):
+    monkeypatch.setattr(library.tempfile, "tempdir", str(tmp_path))
+    library._load.cache_clear()
+    assert library.load_library().path.parent == library.find_cache()
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_an_agent_that_says_nothing_is_executed_by_pytorch():

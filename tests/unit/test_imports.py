@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 ANYBODY = {"errors", "hooks", "commands", "tasks", "_messages", "_entry_points"}  # may be imported from everywhere
 NETWORKS = {"interfaces", "nn", "streams"}
 ALLOWED = {
-    "_cli": {"_sweeps", "_analysis", "_running", "_config", "_storage", "_native", "_state", *NETWORKS},
+    "_cli": {"_sweeps", "_analysis", "_running", "_config", "_storage", "_native", "_state", "testing", *NETWORKS},
     "_sweeps": {"_analysis", "_running", "_config", "_storage", *NETWORKS},
     "_analysis": {"_config", "_storage"},
     "_running": {"_learning", "_values", "_native", "_state", "_config", "_storage", *NETWORKS},
