@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dm_env
@@ -16,6 +17,7 @@ from explore._native.recorder import NotRecordable
 from explore._state import capture, restore
 from explore._values.indexed_value import IndexedValue
 from explore.interfaces import Beliefs, Features, Index, Selection, argmax, select_actions
+from explore.interfaces.objective import PlannedProgress
 from explore.streams import Generators
 
 
@@ -31,6 +33,7 @@ class ActionSelector:
         self._dtype = np.int64 if one_hot else np.float32
         self._index: Index | None = None
         self._program: Program | None = None
+        self._schedules: list[Callable[[float], float]] | None = None
         self._lanes: dict[tuple[bool, ...], Lanes] = {}
         if function.recording is not None:
             function.recording.watch(selection)
@@ -47,7 +50,7 @@ class ActionSelector:
         matter, and nothing is drawn from their generators."""
         observations = np.asarray(observations, self._dtype)
         if index is not self._index:
-            self.hold(observations, index)
+            self.hold(observations, index, progress)
         if self._program is None:
             obs = torch.from_numpy(observations).unsqueeze(1).to(self.function.device)
             return self._choose(self.function.acting_features(obs), generators, active, progress)
@@ -62,7 +65,7 @@ class ActionSelector:
             return argmax(self._results[0].flatten(1, 2), only_active(generators, active)).flatten().tolist()
         return self._best.tolist()
 
-    def hold(self, observations: np.ndarray, index: Index) -> None:
+    def hold(self, observations: np.ndarray, index: Index, progress: float = 0.0) -> None:
         """Prepares for acting on this index: the kernels compute the scores of actions, or at least the features."""
         self._index, self._program = index, None
         recording = self.function.recording
@@ -70,19 +73,20 @@ class ActionSelector:
             return
         obs = torch.from_numpy(observations).unsqueeze(1)
         self._gives_scores = type(self.selection).select is Selection.select
-        native = None
+        native, arguments = None, [part.contiguous() for part in index]
         if self._gives_scores:
-            examples = [obs[:1], *(part[:1] for part in index)]
+            arguments += [torch.full((1, 1), schedule(progress)) for schedule in self._list_schedules(obs, index)]
+            examples = [obs[:1], *(one[:1] for one in arguments)]
             native = recording.record(f"selection in {self.name}", (self, obs.dtype), self._score, examples)
         if native is None:
             self._gives_scores = False
             native = recording.record(f"networks in {self.name}", (self, obs.dtype), self._compute_features, [obs[:1]])
         if native is None:
             return
-        here, parts = obs.clone(), [part.contiguous() for part in index] if self._gives_scores else []
+        here = obs.clone()
         self._obs, self._best = here.squeeze(1).numpy(), np.zeros(len(obs), np.int64)
         self._results = [torch.zeros(len(obs), 1, *shape[1:]) for shape in native.shapes]
-        self._program = native.bind([here, *parts], self._results)
+        self._program = native.bind([here, *(arguments if self._gives_scores else [])], self._results)
         self._results = [result.squeeze(1) for result in self._results]
         self._argmax = load_library().argmax
         self._where = self._results[0].data_ptr(), len(obs), self.function.spec.num_actions, self._best.ctypes.data
@@ -111,22 +115,44 @@ class ActionSelector:
             raise NotRecordable("networks whose values are computed at an index")
         return tensors
 
-    def _score(self, obs: Tensor, *index: Tensor) -> list[Tensor]:
-        assert self.function.recording is not None
-        function = self.function.recording.alone
-        beliefs = _ValuesOnly(function, function.acting_features(obs), index, [], 0.0)
-        scores = self.selection.scores(beliefs)
-        if scores.shape != (1, 1, 1, function.spec.num_actions):
+    def _list_schedules(self, obs: Tensor, index: Index) -> list[Callable[[float], float]]:
+        """Those that the selection follows, in the order in which it asks for their values."""
+        if self._schedules is None:
+            schedules: list[Callable[[float], float]] = []
+
+            def take(schedule: Callable[[float], float]) -> Tensor:
+                schedules.append(schedule)
+                return torch.tensor(schedule(0.5))
+
+            with suppress(NotRecordable):
+                self._compute_scores(obs[:1], [part[:1] for part in index], take)
+            self._schedules = schedules
+        return self._schedules
+
+    def _score(self, obs: Tensor, *given: Tensor) -> list[Tensor]:
+        parts = len(self.function.parts)
+        values = iter(given[parts:])
+        scores = self._compute_scores(obs, given[:parts], lambda _: next(values).view(()))
+        if scores.shape != (1, 1, 1, self.function.spec.num_actions):
             raise NotRecordable(f"{type(self.selection).__name__} gives scores of shape {[*scores.shape]}")
         return [scores]
 
 
+    def _compute_scores(self, obs: Tensor, index: Sequence[Tensor], take: Callable[..., Tensor]) -> Tensor:
+        """Of a single lane; `take` gives the value of a schedule."""
+        assert self.function.recording is not None
+        function = self.function.recording.alone
+        features: Any = function.acting_features(obs)
+        progress: Any = PlannedProgress(take)
+        return self.selection.scores(_ValuesOnly(function, features, tuple(index), [], progress))
+
+
 class _ValuesOnly(Beliefs):
-    """Beliefs of which only values can be used: random numbers and progress change from call to call."""
+    """Beliefs of which values and schedules can be used, but no random numbers."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("generators", "progress"):
-            raise NotRecordable(f"a selection that uses {name}")
+        if name == "generators":
+            raise NotRecordable("a selection that uses random numbers")
         return super().__getattribute__(name)
 
 

@@ -183,7 +183,7 @@ BAD_NAME = "cannot name a plugin; write words of letters and digits, such as cos
         (["MLP"], "its module needs the name MLP for something else; choose another name"),
         (["prior", "--slot", "prior"], "its module needs the name Prior for something else; choose another name"),
         (["heads", "--slot", "uncertanty"], "unknown slot 'uncertanty'; did you mean 'uncertainty'?"),
-        (["heads", "--slot", "brain"], "unknown slot 'brain'; there are: agent, environment, "),
+        (["heads", "--slot", "brain"], "unknown slot 'brain'; there are: agent, bonus, environment, "),
         (["heads", "-p", "nowhere.py"], "plugin nowhere.py: there is no such file"),
         (["x" * 300], "cannot write to xxx"),
     ],
