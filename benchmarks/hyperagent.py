@@ -1,10 +1,9 @@
-"""How fast HyperAgent lives on Deep-sea: all seeds as one batch against plain PyTorch, one seed after another.
+"""How fast HyperAgent lives on Deep-sea: all seeds at once against plain PyTorch, one seed after another.
 
-    python benchmarks/hyperagent.py [--size 50] [--seeds 5] [--episodes 20]
+    python benchmarks/hyperagent.py [--sizes 20,50] [--seeds 5] [--episodes 20]
 
-A step is acting, environment, storing and one update of batch 128, for every seed. Contenders take
-turns episode by episode, so that a noisy machine disturbs both alike, and figures are medians. Plain
-PyTorch is `examples/hyperagent.py`, on its own Deep-sea.
+A step is acting, environment, storing and one update of batch 128, for every seed. Contenders take turns episode by
+episode, and figures are medians. Plain PyTorch is `examples/hyperagent.py`, on its own Deep-sea.
 """
 
 from __future__ import annotations
@@ -15,38 +14,57 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
+from rich.console import Console
+from rich.table import Table
+from timing import show_goal, take_turns
 
 from examples.hyperagent import DeepSea, HyperAgent, live
 from explore._config.discovery import discover
 from explore._running.experiment import load
 
+GOALS = {20: 15, 50: 20}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=50)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--episodes", type=int, default=20)
-    arguments = parser.parse_args()
+    parser.add_argument("--sizes", default="20,50", help="of the Deep-sea (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="run together (default: %(default)s)")
+    parser.add_argument("--episodes", type=int, default=20, help="timed (default: %(default)s)")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    bindings = [f"environment.DeepSea.size = {arguments.size}", f"experiment.seeds = {arguments.seeds}"]
-    experiment = load("hyperagent_deep_sea", bindings, discover()).build()
-    agent, sea = HyperAgent(arguments.size**2, actions=2), DeepSea(arguments.size)
-    rows = experiment.train()
-    contenders: dict[str, Callable[[], object]] = {"explore": lambda: next(rows), "plain": lambda: live(agent, sea, 1)}
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    warm_up = 256 // arguments.size + 1
-    for episode in range(warm_up + arguments.episodes):
-        for name, play in contenders.items():
-            began = time.perf_counter()
-            play()
-            if episode >= warm_up:
-                seconds[name].append(time.perf_counter() - began)
-    ours, theirs = median(seconds["explore"]), median(seconds["plain"])
-    size, seeds = arguments.size, arguments.seeds
-    print(f"Deep-sea N = {size}, {seeds} seeds together: {60 / ours:.0f} episodes per minute of each, "
-          f"{ours / size / seeds * 1e3:.2f} ms per step and seed")  # fmt: skip
-    print(f"plain PyTorch, one seed: {60 / theirs:.0f} episodes per minute, {theirs / size * 1e3:.2f} ms per step")
-    print(f"so {seeds} seeds one after another take {seeds * theirs / ours:.1f} times as long")
+    table = Table(title=f"HyperAgent, {options.seeds} seeds: ms per step and seed", title_justify="left")
+    for column in ("Deep-sea", "plain PyTorch", "explore", "ratio", "episodes per minute of each seed"):
+        table.add_column(column, justify="right")
+    for size in map(int, options.sizes.split(",")):
+        episodes = {"explore": play_ours(size, options.seeds), "plain": play_plain(size)}
+        seconds = take_turns(episodes, 256 // size + 1, options.episodes)
+        ours, plain = (median(seconds[name]) for name in ("explore", "plain"))
+        ratio = show_goal(GOALS.get(size), options.seeds * plain / ours)
+        costs = (f"{cost / size * 1e3:.3f}" for cost in (plain, ours / options.seeds))
+        table.add_row(f"N = {size}", *costs, ratio, f"{60 / ours:,.0f}")
+    Console().print(table)
+
+
+def play_ours(size: int, seeds: int) -> Callable[[], float]:
+    bindings = [f"environment.DeepSea.size = {size}", f"experiment.seeds = {seeds}"]
+    rows = load("hyperagent_deep_sea", bindings, discover()).build().train()
+    return time_calls(lambda: next(rows))
+
+
+def play_plain(size: int) -> Callable[[], float]:
+    agent, sea = HyperAgent(size**2, actions=2), DeepSea(size)
+    return time_calls(lambda: live(agent, sea, 1))
+
+
+def time_calls(play: Callable[[], object]) -> Callable[[], float]:
+    """Plays an episode and tells how many seconds it took."""
+
+    def episode() -> float:
+        began = time.perf_counter()
+        play()
+        return time.perf_counter() - began
+
+    return episode
 
 
 if __name__ == "__main__":

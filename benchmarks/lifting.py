@@ -2,44 +2,28 @@
 
     python benchmarks/lifting.py [--seeds 10] [--repeats 15]
 
-The two are those of the tutorial, docs/tutorial.md, from which they are read. Learning phases and steps
-are timed apart, as in `speed.py`: the whole agent, of which the uncertainty network is a part. Contenders
-take turns episode by episode, and figures are medians.
+The two are those of the tutorial, docs/tutorial.md, from which they are read. Learning phases and steps are timed
+apart, as in `speed.py`: the whole agent, of which the uncertainty network is a part. "by PyTorch" is the lifted one
+without native kernels. Contenders take turns episode by episode, and figures are medians.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
-from speed import CARTPOLE, DEEP_SEA, measure, ours
+from speed import CARTPOLE, DEEP_SEA, discover_with, load_ours
+from timing import median_cost, take_turns
 
-from explore._config.discovery import Registry, discover
 from explore._config.gin_files import format_binding
+from explore._native.library import without_kernels
 
-PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
-FILES = ("cosine_heads.py", "fast_heads.py")
-VERSIONS = {"lifted": "CosineHeads", "lane-aware": "FastCosineHeads"}
-TASKS = (
-    replace(DEEP_SEA, title="Deep-sea, N = 8", bindings=[format_binding("environment.DeepSea.size", 8)]),
-    DEEP_SEA,
-    CARTPOLE,
-)
-
-
-def tutorial() -> Registry:
-    """What there is when the tutorial's files are loaded."""
-    blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, code in blocks:
-            (Path(folder) / name).write_text(code)
-        return discover([str(Path(folder) / name) for name in FILES])
+VERSIONS = {"lifted, by PyTorch": "CosineHeads", "lifted": "CosineHeads", "lane-aware": "FastCosineHeads"}
+SMALL = replace(DEEP_SEA, title="Deep-sea, N = 8", bindings=[format_binding("environment.DeepSea.size", 8)])
 
 
 def main() -> None:
@@ -48,17 +32,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15, help="episodes timed (default: %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    registry = tutorial()
+    registry = discover_with("docs/tutorial.md", "cosine_heads.py", "fast_heads.py")
     table = Table(title=f"{options.seeds} seeds, per seed", title_justify="left")
     for column in ("", "", "update [ms]", "ratio", "step [µs]", "ratio"):
         table.add_column(column.replace("[", r"\["), justify="right" if column else "left")
-    for task in TASKS:
+    for task in (SMALL, DEEP_SEA, CARTPOLE):
         contenders = {}
-        for version, name in VERSIONS.items():
-            heads = f"agent.Indexed.uncertainty = @uncertainty.{name}"
-            contenders[version] = ours(replace(task, bindings=[*task.bindings, heads]), options.seeds, False, registry)
-        costs = measure(contenders, task.warm_up, options.repeats)
-        slow = costs["lifted"]
+        for version, heads in VERSIONS.items():
+            with without_kernels() if version.endswith("by PyTorch") else nullcontext():
+                contenders[version] = load_ours(task, options.seeds, registry, heads)
+        rounds = take_turns(contenders, task.warm_up, options.repeats)
+        costs = {version: median_cost(measured) for version, measured in rounds.items()}
+        slow = costs["lifted, by PyTorch"]
         for version, cost in costs.items():
             table.add_row(
                 task.title if cost is slow else "", version,

@@ -118,7 +118,7 @@ struct Product {
     float* out;
     const float *a, *b, *start;
     int64_t rows, columns, inner;
-    int64_t out_row, a_row, a_inner, b_inner, start_row, start_column;  // strides; columns of out and b have stride 1
+    int64_t out_row, a_row, a_inner, b_inner, b_column, start_row, start_column;  // strides; columns of out have 1
 };
 
 template <int R, int C, bool PARTIAL>
@@ -188,6 +188,78 @@ void multiply(const Product& p) {
     int64_t column = 0;
     for (; column + block <= p.columns; column += block) product_columns<Vec::column_block, false>(p, column, Vec::first(0));
     product_rest<Vec::column_block>(p, column);
+}
+
+// Products with few columns whose inner dimension is long, and lies in memory in a row: each output is the start plus
+// sixteen sums, of every sixteenth product, added in pairs.
+
+inline float add_up(const float* sums) {
+    float parts[8];
+    for (int i = 0; i < 8; i++) parts[i] = sums[i] + sums[i + 8];
+    for (int half = 4; half; half /= 2)
+        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
+    return parts[0];
+}
+
+template <int R, int C>
+inline void dot_block(const Product& p, int64_t row, int64_t column) {
+    constexpr int W = Vec::width, N = 16 / W;
+    Vec sums[R][C][N];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 16
+        for (int c = 0; c < C; c++)
+#pragma GCC unroll 4
+            for (int n = 0; n < N; n++) sums[r][c][n] = Vec::zero();
+    const float* a = p.a + row * p.a_row;
+    const float* b = p.b + column * p.b_column;
+    const auto add_products = [&](int64_t k, int n, auto load) {
+        Vec bs[C];
+#pragma GCC unroll 16
+        for (int c = 0; c < C; c++) bs[c] = load(b + c * p.b_column + k);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; r++) {
+            const Vec one = load(a + r * p.a_row + k);
+#pragma GCC unroll 16
+            for (int c = 0; c < C; c++) sums[r][c][n].add_product(one, bs[c]);
+        }
+    };
+    int64_t k = 0;
+    for (; k + 16 <= p.inner; k += 16)
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++) add_products(k + n * W, n, [](const float* from) { return Vec::load(from); });
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++, k += W) {
+        const int left = (int)(p.inner - k);
+        if (left <= 0) break;
+        const Vec::Mask mask = Vec::first(left < W ? left : W);
+        add_products(k, n, [=](const float* from) { return Vec::load(from, mask); });
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++)
+#pragma GCC unroll 16
+        for (int c = 0; c < C; c++) {
+            float parts[16];
+#pragma GCC unroll 4
+            for (int n = 0; n < N; n++) sums[r][c][n].store(parts + n * W);
+            const float start = p.start ? p.start[(row + r) * p.start_row + (column + c) * p.start_column] : 0.0f;
+            p.out[(row + r) * p.out_row + column + c] = start + add_up(parts);
+        }
+}
+
+template <int C>
+inline void dot_columns(const Product& p, int64_t column) {
+    constexpr int R = Vec::width < 16 ? 1 : 3;
+    int64_t row = 0;
+    for (; row + R <= p.rows; row += R) dot_block<R, C>(p, row, column);
+    for (; row < p.rows; row++) dot_block<1, C>(p, row, column);
+}
+
+void multiply_by_dots(const Product& p) {
+    int64_t column = 0;
+    for (; column + 6 <= p.columns; column += 6) dot_columns<6>(p, column);
+    for (; column + 2 <= p.columns; column += 2) dot_columns<2>(p, column);
+    for (; column < p.columns; column++) dot_columns<1>(p, column);
 }
 
 // Functions of numbers, without branches, so that compilers vectorise loops over them.
@@ -488,6 +560,8 @@ T* scratch(int64_t count) {
     return memory;
 }
 
+constexpr int64_t FEW = 32, LONG = 128;
+
 void product(const Instruction& in, Bases bases) {  // dimensions: batch, rows, columns, inner
     const int64_t batch = in.shape[0], rows = in.shape[1], columns = in.shape[2], inner = in.shape[3];
     const Operand &out = in.operand[0], &a = in.operand[1], &b = in.operand[2], &start = in.operand[3];
@@ -500,6 +574,11 @@ void product(const Instruction& in, Bases bases) {  // dimensions: batch, rows, 
         p.start_row = start.strides[1], p.start_column = start.strides[2];
         p.rows = rows, p.columns = columns, p.inner = inner;
         p.out_row = out.strides[1], p.a_row = a.strides[1], p.a_inner = a.strides[3], p.b_inner = b.strides[3];
+        p.b_column = b.strides[2];
+        if (b.strides[2] != 1 && b.strides[3] == 1 && a.strides[3] == 1 && columns <= FEW && inner >= LONG) {
+            multiply_by_dots(p);
+            continue;
+        }
         if (b.strides[2] != 1 && columns > 1) {
             float* packed = scratch<float>(inner * columns);
             for (int64_t c = 0; c < columns; c++)

@@ -18,15 +18,16 @@ class Regret:
     def __init__(self, models: Sequence[Model]):
         _check(models)
         self.observations = models[0].observations
-        self.transitions = np.stack([model.transitions for model in models])
-        self.rewards = np.stack([model.rewards for model in models])
+        # In memory lanes lie side by side, which is fastest.
+        self.transitions = np.asfortranarray([model.transitions for model in models])
+        self.rewards = np.asfortranarray([model.rewards for model in models])
         self.start = np.stack([model.start for model in models])
         self.best = self._worth(best_values(self.transitions, self.rewards))
 
     def of(self, agent: Agent) -> list[float]:
         """The regret of each lane in the episode at hand: never below 0, but for rounding."""
         there = self.observations >= 0
-        policy = np.zeros(self.rewards.shape)
+        policy = np.zeros(self.rewards.shape, order="F")
         policy[:, there] = agent.policy(self.observations[there])
         return (self.best - self._worth(policy_values(self.transitions, self.rewards, policy))).tolist()
 
@@ -41,18 +42,18 @@ def best_values(transitions: np.ndarray, rewards: np.ndarray) -> np.ndarray:
 
 def policy_values(transitions: np.ndarray, rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
     """V^pi, given the probabilities of actions `[lanes, stages, states, actions]`."""
-    return _values(transitions, rewards, lambda stage, values: (policy[:, stage] * values).sum(-1))
+    return _values(transitions, rewards, lambda stage, values: np.multiply(policy[:, stage], values, order="F").sum(-1))
 
 
 def _values(
     transitions: np.ndarray, rewards: np.ndarray, choose: Callable[[int, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Values by a sweep backwards; `choose` makes those of the states of a stage from those of their actions."""
-    values = np.zeros(rewards.shape[:-1])
+    values = np.zeros(rewards.shape[:-1], order="F")
     later = np.zeros(rewards.shape[:1] + rewards.shape[2:3])
     for stage in reversed(range(rewards.shape[1])):
-        # no matrix product: the last bits of that may depend on a lane's neighbours
-        following = np.einsum("lxay,ly->lxa", transitions[:, stage], later)
+        # No matrix product: the last bits of that may depend on a lane's neighbours.
+        following = np.multiply(transitions[:, stage], later[:, None, None, :], order="F").sum(-1)
         later = values[:, stage] = choose(stage, rewards[:, stage] + following)
     return values
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from explore._native.function import NativeFunction, Shared, in_lanes
 from explore._native.program import Memory, choose_lanes
 from explore._native.recorder import NotRecordable
+from explore.nn.context import without_padding
 
 if TYPE_CHECKING:
     from explore._values.indexed_value import IndexedValue
@@ -45,7 +46,8 @@ class Recording:
         if (name, key) not in self._recorded:
             self._settings.copy()
             try:
-                self._recorded[name, key] = NativeFunction(function, examples, self._share())
+                with without_padding():
+                    self._recorded[name, key] = NativeFunction(function, examples, self._share())
             except NotRecordable as reason:
                 self._recorded[name, key] = None
                 self.refused[name] = str(reason)

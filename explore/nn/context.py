@@ -1,4 +1,4 @@
-"""For which lanes networks are being built."""
+"""For which lanes networks are being built, and what executes them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from explore.streams import stream
 Lanes = tuple[Sequence[np.random.Generator], str | None]
 
 _current: ContextVar[Lanes | None] = ContextVar("lanes", default=None)
+_pads: ContextVar[bool] = ContextVar("rows are added", default=True)
 _outside: Lanes = ([stream(0, "outside a run")], None)  # a single lane
 
 
@@ -34,3 +35,18 @@ def current_lanes() -> Lanes:
 def generators() -> Sequence[np.random.Generator]:
     """The generators of the lanes that networks are being built for, for what `explore.streams` draws."""
     return current_lanes()[0]
+
+
+@contextmanager
+def without_padding() -> Iterator[None]:
+    """Inside, networks add no rows to batches, as kernels need none to treat all lanes alike."""
+    token = _pads.set(False)
+    try:
+        yield
+    finally:
+        _pads.reset(token)
+
+
+def pads() -> bool:
+    """Whether batches are filled up with rows that make PyTorch treat all lanes alike."""
+    return _pads.get()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from explore.nn.context import current_lanes
+from explore.nn.context import current_lanes, pads
 from explore.nn.initialisers import INITIALISERS, check_init
 from explore.nn.products import FewOutputs, look_up, takes_gradient
 
@@ -82,7 +82,7 @@ class Linear(LaneLayer):
             return look_up(self.weight, x).add_(self.bias)
         if x.dim() > 3:
             x = x.flatten(2)
-        if x.shape[1] % 2:  # a product of an odd number of rows depends on where the lane lies in memory
+        if x.shape[1] % 2 and pads():  # a product of an odd number of rows depends on where the lane lies in memory
             return self.forward_padded(torch.cat([x, x[:, :1]], 1))[:, :-1]
         if self._missing_inputs and x.shape[-1] == self.inputs:
             x = nn.functional.pad(x, (0, self._missing_inputs))

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from explore.nn.context import pads
 from explore.nn.layers import LaneLayer
 
 Class = TypeVar("Class", bound=type[nn.Module])
@@ -19,7 +20,7 @@ VECTOR = 32  # floats that torch's element-wise kernels take at a time; the rest
 def apply_elementwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """An element-wise function such as `torch.cos`, with bits that do not depend on where a number stands."""
     short = -x.numel() % VECTOR
-    if not short:
+    if not short or not pads():
         return function(x.contiguous())
     return function(nn.functional.pad(x.flatten(), (0, short)))[: x.numel()].view(x.shape)
 
@@ -31,7 +32,7 @@ def softplus(x: Tensor) -> Tensor:
 
 def pad_rows(tensor: Tensor, multiple: int) -> Tensor:
     """A tensor `[lanes, batch, ...]` with rows added to make their number a multiple."""
-    short = -tensor.shape[1] % multiple
+    short = -tensor.shape[1] % multiple if pads() else 0
     return torch.cat([tensor, tensor[:, :1].expand(-1, short, *tensor.shape[2:])], 1) if short else tensor
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from typing import Any
 
 import dm_env
@@ -10,7 +11,7 @@ import numpy as np
 from dm_env import specs
 
 from explore import hookimpl
-from explore.interfaces import Judge, Model
+from explore.interfaces import Judge, Model, Timesteps
 from explore.streams import integer_seed
 from explore.tasks import TaskDescription
 
@@ -53,26 +54,49 @@ class RandomMDP(dm_env.Environment):
         prior = np.full(2 * states, mass / (2 * states))
         draws = np.random.RandomState(integer_seed(seed, "model"))
         self.outcomes = draws.dirichlet(prior, (horizon, states, actions))  # reward 0, then 1, with each next state
-        self._up_to = self.outcomes.cumsum(-1)
-        self._up_to[..., -1] = 1.0  # whatever rounding made of it
+        up_to = self.outcomes.cumsum(-1)
+        up_to[..., -1] = 1.0  # whatever rounding made of it
+        self._up_to = up_to.tolist()
         self._numbers = np.arange(horizon * states, dtype=np.int32).reshape(horizon, states)
         self._rng = np.random.RandomState(integer_seed(seed, "outcomes"))
         self._stage, self._state = horizon, 0  # as after an episode: the first step is a reset
+        self._chances: list[float] = []  # which outcomes the episode's steps will have
 
     def reset(self) -> dm_env.TimeStep:
         self._stage = self._state = 0
+        self._chances = self._rng.random_sample(len(self._numbers)).tolist()
         return dm_env.restart(self._numbers[0, 0])
 
     def step(self, action: int) -> dm_env.TimeStep:
-        stages, states = self._numbers.shape
+        stages = len(self._numbers)
         if self._stage == stages:
             return self.reset()
-        outcome = bisect(self._up_to[self._stage, self._state, action], self._rng.random_sample())
-        reward, self._state = divmod(outcome, states)
-        self._stage += 1
+        reward = self._take(action)
         if self._stage == stages:
-            return dm_env.termination(float(reward), self._numbers[-1, self._state])
-        return dm_env.transition(float(reward), self._numbers[self._stage, self._state])
+            return dm_env.termination(reward, self._numbers[-1, self._state])
+        return dm_env.transition(reward, self._numbers[self._stage, self._state])
+
+    @staticmethod
+    def step_lanes(
+        environments: Sequence[RandomMDP], actions: Sequence[int], lanes: Sequence[int], timesteps: Timesteps
+    ) -> None:
+        rewards, numbers = [], []
+        stages, states = environments[0]._numbers.shape
+        for lane in lanes:
+            environment = environments[lane]
+            rewards.append(environment._take(actions[lane]))
+            numbers.append(min(environment._stage, stages - 1) * states + environment._state)
+            if environment._stage == stages:
+                timesteps.end(lane)
+        timesteps.rewards[lanes], timesteps.observations[lanes] = rewards, numbers
+
+    def _take(self, action: int) -> float:
+        """Goes on to the next state; returns the reward."""
+        stage = self._stage
+        outcome = bisect(self._up_to[stage][self._state][action], self._chances[stage])
+        states = self.outcomes.shape[3] // 2
+        self._stage, self._state = stage + 1, outcome % states
+        return 1.0 if outcome >= states else 0.0
 
     def true_model(self) -> Model:
         stages, states, actions, _ = self.outcomes.shape

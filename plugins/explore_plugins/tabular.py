@@ -1,8 +1,8 @@
 """What tabular agents share, and the rivals of Wasserstein TD: RLSVI, PSRL, UCBVI and Q-learning.
 
-Arrays are `[lanes, stages, states, actions]`, and `[..., next states]` for what followed. There is no
-loop over lanes but for their random numbers, and none over states: planning is one sweep backwards
-over the stages.
+Arrays are `[lanes, stages, states, actions]`, and `[..., next states]` for what followed; in memory lanes lie side by
+side, which is fastest. There is no loop over lanes but for their random numbers, and none over states: planning is one
+sweep backwards over the stages.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ Place = tuple[np.ndarray, ...]
 def expected(weights: np.ndarray, later: np.ndarray) -> np.ndarray:
     """Sums over next states: `[lanes, states, actions, next states]` and `[lanes, next states]`.
 
-    No matrix product: the last bits of that may depend on a lane's neighbours.
+    No matrix product: the last bits of that may depend on a lane's neighbours. In Fortran's order next states are
+    added one after another, for all lanes at once.
     """
-    return np.einsum("lxay,ly->lxa", weights, later)
+    return np.multiply(weights, later[:, None, None, :], order="F").sum(-1)
 
 
 class Tabular(Agent):
@@ -41,10 +42,10 @@ class Tabular(Agent):
             )
         self.streams = streams
         shape = (len(streams), *spec.stages.shape, spec.num_actions)
-        self.counts = np.zeros((*shape, shape[2]))  # of what followed
-        self.visits = np.zeros(shape)
-        self.rewards = np.zeros(shape)  # their sums
-        self.values = np.zeros(shape)
+        self.counts = np.zeros((*shape, shape[2]), order="F")  # of what followed
+        self.visits = np.zeros(shape, order="F")
+        self.rewards = np.zeros(shape, order="F")  # their sums
+        self.values = np.zeros(shape, order="F")
         self.greedy = np.zeros(shape[:-1], np.int64)
         self.best = np.zeros(shape[:-1], np.int64)  # for evaluation
         self._stage_of, self._state_of = _places(spec.stages, int(spec.observation.num_values))
@@ -101,7 +102,7 @@ class Tabular(Agent):
 
     def _induce_backward(self, values_at: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
         """Values by backward induction; `values_at` gives those of a stage, told what its next states are worth."""
-        values = np.empty(self.visits.shape)
+        values = np.empty(self.visits.shape, order="F")
         later = np.zeros(self.visits[:, 0, :, 0].shape)
         for stage in reversed(range(self.visits.shape[1])):
             values[:, stage] = values_at(stage, later)
@@ -114,7 +115,7 @@ class Tabular(Agent):
 
     def _normal(self, *shape: int) -> np.ndarray:
         """Standard normal numbers `[lanes, *shape]` for an index."""
-        return np.stack([generator.standard_normal(shape) for generator in self.streams["index"]])
+        return np.asfortranarray([generator.standard_normal(shape) for generator in self.streams["index"]])
 
 
 class TabularGaussian(Tabular):
@@ -151,8 +152,8 @@ class TabularGaussian(Tabular):
         self.beta = beta or (self.sigma**2 / prior_sigma**2 if prior_sigma else 3.0)
         self.prior_sigma = prior_sigma or self.sigma / np.sqrt(self.beta)
         self.shared_index = shared_index
-        self.mean = np.full(self.visits.shape, self.prior_mean, float)
-        self.std = np.full(self.visits.shape, self.prior_sigma, float)
+        self.mean = np.full(self.visits.shape, self.prior_mean, float, order="F")
+        self.std = np.full(self.visits.shape, self.prior_sigma, float, order="F")
 
     @abstractmethod
     def stds(self, visits: np.ndarray) -> np.ndarray:
@@ -228,7 +229,7 @@ class TabularPSRL(Tabular):
             raise ValueError(f"mass must be from 0.1 to 1e9, got {mass!r}")
         self.low, self.high = reward_bounds(spec, type(self).__name__)
         self.mass = mass
-        self.ones = np.zeros(self.counts.shape)  # those of the `counts` with a reward of 1
+        self.ones = np.zeros(self.counts.shape, order="F")  # those of the `counts` with a reward of 1
 
     def update(self, here: Place, rewards: np.ndarray, following: np.ndarray) -> None:
         self.ones[*here, following] += np.clip((rewards - self.low) / (self.high - self.low), 0, 1)
