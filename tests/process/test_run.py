@@ -398,7 +398,7 @@ def test_a_loss_that_is_not_a_number_is_told_with_its_episode():
     ("factor", "reason"),
     [
         ("nan", "uncertainty_loss of seed 0 turned nan"),
-        ("tensor(-1.0)", "WideHeads gave a negative uncertainty; it must never be below 0"),
+        ("tensor(-9.0)", "WideHeads gave a negative uncertainty; it must never be below 0"),
     ],
 )
 def test_a_network_that_goes_wrong_ends_the_run_with_its_rows_on_disk(plugin, factor, reason):
@@ -412,7 +412,7 @@ def test_a_network_that_goes_wrong_ends_the_run_with_its_rows_on_disk(plugin, fa
     for old, new in changes.items():
         text = text.replace(old, new)
     text += f"@hookimpl{plural}"
-    run, rows = ended(1, *plugin(text, "wide.py"), bindings=[USE_WIDE_HEADS])
+    run, rows = ended(1, *plugin(text, "wide.py"), bindings=[USE_WIDE_HEADS, "agent.Indexed.target_period = 1"])
     assert run.status == "failed"
     assert reason in run.info["reason"]
     assert 0 < rows < 8
