@@ -137,7 +137,6 @@ class ActionSelector:
             raise NotRecordable(f"{type(self.selection).__name__} gives scores of shape {[*scores.shape]}")
         return [scores]
 
-
     def _compute_scores(self, obs: Tensor, index: Sequence[Tensor], take: Callable[..., Tensor]) -> Tensor:
         """Of a single lane; `take` gives the value of a schedule."""
         assert self.function.recording is not None
