@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +30,9 @@ VARIANTS = {
 """Instruction set -> flags; what they compute is the same to the bit."""
 SETTING = "EXPLORE_KERNELS"
 """The environment variable that chooses a variant, or `off`: PyTorch."""
-BUILD_SECONDS = 300
+MORE_FLAGS = "EXPLORE_KERNEL_FLAGS"
+"""The environment variable with further flags for the compiler, for `make sanitize`."""
+BUILD_SECONDS, VERSION_SECONDS = 300, 30
 
 
 class NotAvailable(Exception):
@@ -49,14 +54,14 @@ def load_library() -> Library:
     """The library for this processor; raises `NotAvailable`."""
     if _switched_off.get():
         raise NotAvailable("they are switched off")
-    return _load(choose_variant())
+    return _require(choose_variant())
 
 
 @cache
 def find_fill() -> ctypes._NamedFuncPointer | None:
     """What draws random numbers for all lanes at once, or None; the same `without_kernels`."""
     try:
-        return _load(choose_variant()).fill
+        return _require(choose_variant()).fill
     except NotAvailable:
         return None
 
@@ -89,21 +94,45 @@ def without_kernels() -> Iterator[None]:
 _switched_off: ContextVar[bool] = ContextVar("kernels are switched off", default=False)
 
 
+def _require(variant: str) -> Library:
+    found = _load(variant)
+    if isinstance(found, str):
+        raise NotAvailable(found)
+    return found
+
+
 @cache
-def _load(variant: str) -> Library:
+def _load(variant: str) -> Library | str:
+    """The library, or why there is none: what has failed, perhaps after minutes, is not tried again."""
+    try:
+        return _find_or_build(variant)
+    except (NotAvailable, OSError) as reason:
+        return " ".join(str(reason).split())
+
+
+def _find_or_build(variant: str) -> Library:
     compiler = find_compiler()
-    code = SOURCE.read_bytes()
-    known = "\0".join([compiler, ask_version(compiler), *FLAGS, *VARIANTS[variant]]).encode()
-    name = f"kernels-{variant}-{hashlib.sha256(code + known).hexdigest()[:20]}"
-    for find_folder in (find_cache, _make_folder):  # the latter if the cache is read-only
-        with suppress(OSError):
-            folder = find_folder()
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{name}.so"
-            if not _is_whole(path):
-                _build(compiler, variant, path)
+    flags = [*FLAGS, *VARIANTS[variant], *os.environ.get(MORE_FLAGS, "").split()]
+    known = "\0".join([compiler, ask_version(compiler), platform.system(), platform.machine(), *flags])
+    content = SOURCE.read_bytes() + known.encode(errors="surrogateescape")
+    name = f"kernels-{variant}-{hashlib.sha256(content).hexdigest()[:20]}.so"
+    reasons = []
+    for find_folder in (find_cache, _make_temporary_folder):  # the latter if the cache is read-only
+        try:
+            path = find_folder() / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return _open_or_build(compiler, flags, path, variant)
+        except OSError as reason:
+            reasons.append(str(reason))
+    raise NotAvailable(f"they can be kept nowhere: {'; '.join(reasons)}")
+
+
+def _open_or_build(compiler: str, flags: list[str], path: Path, variant: str) -> Library:
+    if _is_whole(path):
+        with suppress(OSError):  # of a system that shares the folder but not its libraries
             return _open(path, variant)
-    raise NotAvailable(f"they cannot be written to {find_cache()}")
+    _build(compiler, flags, path)
+    return _open(path, variant)
 
 
 def find_compiler() -> str:
@@ -119,25 +148,35 @@ def find_compiler() -> str:
 
 def find_cache() -> Path:
     """The folder of compiled kernels."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if home.startswith("~"):
+        raise OSError("there is no home folder")
     return Path(home) / "explore"
-
-
-def _make_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="explore-"))
 
 
 def ask_version(compiler: str) -> str:
     """What a compiler says it is, in a line; raises `NotAvailable`."""
-    return _call(compiler, "--version").splitlines()[0]
+    return next(iter(_call(VERSION_SECONDS, compiler, "--version").splitlines()), "")
 
 
-def _build(compiler: str, variant: str, path: Path) -> None:
+def _make_temporary_folder() -> Path:
+    """A folder that is removed when this process ends; processes forked from it leave it alone."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="explore-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _build(compiler: str, flags: list[str], path: Path) -> None:
     """Compiles to a file of its own, which then takes the place of `path`: others may be building too."""
     handle, unfinished = tempfile.mkstemp(dir=path.parent, suffix=".so")
     os.close(handle)
     try:
-        _call(compiler, *FLAGS, *VARIANTS[variant], str(SOURCE), "-o", unfinished)
+        _call(BUILD_SECONDS, compiler, *flags, str(SOURCE), "-o", unfinished)
         digest = hashlib.sha256(Path(unfinished).read_bytes()).hexdigest()
         os.chmod(unfinished, 0o755)
         os.replace(unfinished, path)
@@ -152,20 +191,32 @@ def _digest_of(path: Path) -> Path:
 
 def _is_whole(path: Path) -> bool:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == _digest_of(path).read_text()
+        return hashlib.sha256(path.read_bytes()).hexdigest().encode() == _digest_of(path).read_bytes()
     except OSError:
         return False
 
 
-def _call(*command: str) -> str:
+def _call(seconds: float, *command: str) -> str:
+    name = command[0]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotAvailable(f"{command[0]} cannot be run: {error}") from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["?"]
-        raise NotAvailable(f"{command[0]} failed: {lines[0]}")
-    return done.stdout or "?"
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            errors="replace", start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise NotAvailable(f"{name} cannot be run: {error.strerror}") from error
+    with process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with the processes that a compiler starts
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise NotAvailable(f"{name} took longer than {seconds} seconds") from error
+            raise
+    if process.returncode:
+        told = [line for line in errors.splitlines() if line.strip()] or [f"exit code {process.returncode}"]
+        raise NotAvailable(f"{name} failed: {next((line for line in told if 'error' in line), told[0])}")
+    return output
 
 
 def _open(path: Path, variant: str) -> Library:
@@ -173,7 +224,7 @@ def _open(path: Path, variant: str) -> Library:
         library = ctypes.CDLL(str(path))
         run, argmax, fill = library.explore_run, library.explore_argmax, library.explore_fill
     except (OSError, AttributeError) as error:
-        raise NotAvailable(f"{path} cannot be loaded: {error}") from error
+        raise OSError(f"{path} cannot be loaded: {error}") from error
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     run.argtypes = [pointer, number, pointer, number, pointer, number, number, pointer]
     argmax.argtypes = [pointer, number, number, pointer]
