@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from explore._native.library import NotAvailable, load_library
-from explore._native.program import Lanes, Memory, Program, choose_lanes
+from explore._native.program import CONSTANTS, Lanes, Memory, Program, choose_lanes
 from explore._native.recorder import LOOKS, NotRecordable, record
 
 TOLERANCE = 1e-3  # how far the kernels may be from PyTorch, relative to the largest number
@@ -118,10 +118,15 @@ def _record(
 
     def call() -> Sequence[Tensor]:
         wanted[:] = function(*given)
+        if any(one.dim() == 0 or len(one) != 1 for one in wanted):
+            raise NotRecordable("it gives a tensor without an axis of lanes")
         return wanted
 
     with torch.enable_grad():
         program = record(call, blocks)
+    arguments = range(CONSTANTS + 1 + len(shared), CONSTANTS + 1 + len(blocks))
+    if program.written().intersection(arguments):
+        raise NotRecordable("it changes an argument in place")
     wanted = [one.detach().clone(memory_format=torch.contiguous_format) for one in wanted]
     after = [block.clone() for block in blocks]
     _restore(blocks, before)

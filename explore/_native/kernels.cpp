@@ -264,7 +264,9 @@ void multiply_by_dots(const Product& p) {
 
 // Functions of numbers, without branches, so that compilers vectorise loops over them.
 
-inline float exp_(float x) {
+constexpr float INF = __builtin_inff(), NOT_A_NUMBER = __builtin_nanf("");
+
+inline float exp_(float x) {  // from -87 to 88
     x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
     const float n = __builtin_rintf(x * 1.44269504088896341f);
     float r = __builtin_fmaf(n, -0.693359375f, x);
@@ -276,10 +278,15 @@ inline float exp_(float x) {
     y = __builtin_fmaf(y, r, 1.6666665459e-1f);
     y = __builtin_fmaf(y, r, 5.0000001201e-1f);
     y = __builtin_fmaf(y, r * r, r) + 1.0f;
-    const int32_t bits = ((int32_t)n + 127) << 23;
+    const int32_t bits = ((int32_t)(n == n ? n : 0.0f) + 127) << 23;
     float power;
     std::memcpy(&power, &bits, 4);
     return y * power;
+}
+
+inline float any_exp(float x) {
+    const float y = exp_(x > 88.0f ? x - 1.0f : x), far = y * 2.71828182845904524f;
+    return x > 88.7228394f ? INF : x > 88.0f ? far : x < -87.3365448f ? 0.0f : y;
 }
 
 inline float log1p_of_unit(float u) {  // log(1 + u), u from 0 to 1: 2 artanh(s)
@@ -342,6 +349,44 @@ inline float log_(float x) {
     return __builtin_fmaf(e, 0.693359375f, m + y);
 }
 
+inline float any_log(float x) {
+    const float y = log_(x);
+    return x < 1.17549435e-38f ? (x < 0 ? NOT_A_NUMBER : -INF) : x < INF ? y : x;
+}
+
+inline float log1p_(float x) {
+    const float u = 1.0f + x, y = any_log(u);
+    return u == 1.0f ? x : absolute(x) < 1e6f ? y * (x / (u - 1.0f)) : y;
+}
+
+inline float expm1_(float x) {
+    const float t = tanh_(0.5f * x), near = 2.0f * t / (1.0f - t), far = any_exp(x) - 1.0f;
+    return x < 0.5f ? near : far;
+}
+
+inline float erf_(float x) {
+    const float s = x * x, y = absolute(x);
+    float near = 7.853861353153693e-5f;
+    near = __builtin_fmaf(near, s, -8.010193625184903e-4f);
+    near = __builtin_fmaf(near, s, 5.188327685732524e-3f);
+    near = __builtin_fmaf(near, s, -2.685381193529856e-2f);
+    near = __builtin_fmaf(near, s, 1.128358514861418e-1f);
+    near = __builtin_fmaf(near, s, -3.761262582423300e-1f);
+    near = __builtin_fmaf(near, s, 1.128379165726710e0f) * x;
+    const float q = 1.0f / (y > 1.0f ? y : 1.0f), r = q * q;  // 1 - erf is exp(-s) q times a polynomial
+    float far = 2.326819970068386e-2f;
+    far = __builtin_fmaf(far, r, -1.387039388740657e-1f);
+    far = __builtin_fmaf(far, r, 3.687424674597105e-1f);
+    far = __builtin_fmaf(far, r, -5.824733027278666e-1f);
+    far = __builtin_fmaf(far, r, 6.210004621745983e-1f);
+    far = __builtin_fmaf(far, r, -4.944515323274145e-1f);
+    far = __builtin_fmaf(far, r, 3.404879937665872e-1f);
+    far = __builtin_fmaf(far, r, -2.741127028184656e-1f);
+    far = __builtin_fmaf(far, r, 5.638259427386472e-1f);
+    far = 1.0f - exp_(-s) * q * far;
+    return y > 1.0f ? (x < 0 ? -far : far) : near;
+}
+
 inline double reduced(float x, int64_t* quadrant) {  // x minus a multiple of pi / 2
     const double n = __builtin_rint((double)x * 0.63661977236758134308);
     *quadrant = (int64_t)n;
@@ -366,6 +411,14 @@ inline float cosine(float x, int64_t shift) {  // the cosine of x less a quarter
 
 inline float cos_(float x) { return cosine(x, 0); }
 inline float sin_(float x) { return cosine(x, 1); }
+
+// Instructions. program.py has the same list.
+
+enum Op : int32_t {
+    COPY, ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, NEGATE, ABSOLUTE, SIGN, SQUARE, SQUARE_ROOT, EXP, LOG,
+    COS, SIN, TANH, SIGMOID, SOFTPLUS, RELU, RELU_BACKWARD, LESS, LESS_EQUAL, EQUAL, NOT, WHERE, TO_FLOAT, TO_INTEGER,
+    SUM, ARGMAX, TAKE, PUT, PRODUCT, SET, ERF, EXPM1, LOG1P,
+};
 
 // Loops over the elements of an instruction.
 
@@ -492,9 +545,9 @@ void sum(const Instruction& in, Bases bases) {  // onto an output that is 0 at f
     });
 }
 
-// out = source at places given by up to three tensors of numbers, or the reverse with adding up.
+// out = source at places given by up to three tensors of numbers, or the reverse, with or without adding up.
 // extra[k]: the stride that the number of tensor k is multiplied by; extra[3 + k]: how many places there are.
-template <class T, bool ADD>
+template <class T, int OP>
 int64_t take(const Instruction& in, Bases bases) {
     T* out = (T*)address(in.operand[0], bases);
     T* source = (T*)address(in.operand[1], bases);
@@ -519,7 +572,9 @@ int64_t take(const Instruction& in, Bases bases) {
         if (rows) {
             T* o = out + at[0];
             T* s = source + at[1] + find(at, 0);
-            if (ADD) {
+            if (OP == SET) {
+                for (int64_t i = 0; i < n; i++) s[i * ss] = o[i * so];
+            } else if (OP == PUT) {
                 if (so == 1 && ss == 1) for (int64_t i = 0; i < n; i++) s[i] += o[i];
                 else for (int64_t i = 0; i < n; i++) s[i * ss] += o[i * so];
             } else {
@@ -529,7 +584,8 @@ int64_t take(const Instruction& in, Bases bases) {
         } else {
             for (int64_t i = 0; i < n; i++) {
                 T* s = source + at[1] + i * ss + find(at, i);
-                if (ADD) *s += out[at[0] + i * so];
+                if (OP == SET) *s = out[at[0] + i * so];
+                else if (OP == PUT) *s += out[at[0] + i * so];
                 else out[at[0] + i * so] = *s;
             }
         }
@@ -668,13 +724,14 @@ struct FlushToZero {
 #endif
 };
 
-// Instructions. program.py has the same list.
-
-enum Op : int32_t {
-    COPY, ADD, SUBTRACT, MULTIPLY, DIVIDE, MAXIMUM, MINIMUM, NEGATE, ABSOLUTE, SIGN, SQUARE, SQUARE_ROOT, EXP, LOG,
-    COS, SIN, TANH, SIGMOID, SOFTPLUS, RELU, RELU_BACKWARD, LESS, LESS_EQUAL, EQUAL, NOT, WHERE, TO_FLOAT, TO_INTEGER,
-    SUM, ARGMAX, TAKE, PUT, PRODUCT,
-};
+template <int OP>
+int64_t take_any(const Instruction& in, Bases bases) {
+    switch (in.operand[0].dtype) {
+        case F32: return take<float, OP>(in, bases);
+        case I64: return take<int64_t, OP>(in, bases);
+        default: return take<uint8_t, OP>(in, bases);
+    }
+}
 
 template <class T>
 void arithmetic(const Instruction& in, Bases bases) {
@@ -709,8 +766,11 @@ int64_t execute(const Instruction& in, Bases bases) {
         case SIGN: map1<F, F>(in, bases, [](F a) { return (F)((a > 0) - (a < 0)); }); break;
         case SQUARE: map1<F, F>(in, bases, [](F a) { return a * a; }); break;
         case SQUARE_ROOT: map1<F, F>(in, bases, [](F a) { return __builtin_sqrtf(a); }); break;
-        case EXP: map1<F, F>(in, bases, [](F a) { return exp_(a); }); break;
-        case LOG: map1<F, F>(in, bases, [](F a) { return log_(a); }); break;
+        case EXP: map1<F, F>(in, bases, [](F a) { return any_exp(a); }); break;
+        case EXPM1: map1<F, F>(in, bases, [](F a) { return expm1_(a); }); break;
+        case LOG: map1<F, F>(in, bases, [](F a) { return any_log(a); }); break;
+        case LOG1P: map1<F, F>(in, bases, [](F a) { return log1p_(a); }); break;
+        case ERF: map1<F, F>(in, bases, [](F a) { return erf_(a); }); break;
         case COS: map1<F, F>(in, bases, [](F a) { return cos_(a); }); break;
         case SIN: map1<F, F>(in, bases, [](F a) { return sin_(a); }); break;
         case TANH: map1<F, F>(in, bases, [](F a) { return tanh_(a); }); break;
@@ -721,7 +781,8 @@ int64_t execute(const Instruction& in, Bases bases) {
         case NOT: map1<uint8_t, uint8_t>(in, bases, [](uint8_t a) { return (uint8_t)!a; }); break;
         case WHERE:
             if (in.operand[0].dtype == F32) choose<float>(in, bases);
-            else choose<int64_t>(in, bases);
+            else if (in.operand[0].dtype == I64) choose<int64_t>(in, bases);
+            else choose<uint8_t>(in, bases);
             break;
         case TO_FLOAT:
             if (type == I64) map1<F, int64_t>(in, bases, [](int64_t a) { return (F)a; });
@@ -733,8 +794,9 @@ int64_t execute(const Instruction& in, Bases bases) {
             break;
         case SUM: sum(in, bases); break;
         case ARGMAX: argmax(in, bases); break;
-        case TAKE: return in.operand[0].dtype == F32 ? take<float, false>(in, bases) : take<int64_t, false>(in, bases);
-        case PUT: return take<float, true>(in, bases);
+        case TAKE: return take_any<TAKE>(in, bases);
+        case PUT: return take<float, PUT>(in, bases);
+        case SET: return take_any<SET>(in, bases);
         case PRODUCT: product(in, bases); break;
     }
     return 0;

@@ -5,11 +5,14 @@ A handler gets the recorder, what PyTorch returned, and the arguments; it emits 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from explore._native.program import plain
 
 if TYPE_CHECKING:
     from explore._native.recorder import Recorder
@@ -40,11 +43,11 @@ def _nothing(rec: Recorder, out: Tensor, *_: Any, **__: Any) -> None:
     """Memory with nothing in it yet."""
 
 
-@handles("clone", "copy", "_to_copy", "contiguous")
+@handles("clone", "copy", "_to_copy", "contiguous", "convert_element_type")
 def _copy(rec: Recorder, out: Tensor, *args: Any, **_: Any) -> None:
     source = args[1] if len(args) > 1 and isinstance(args[1], Tensor) else args[0]
     source = rec.tensor(source, out.dtype)
-    _need(source.dtype == out.dtype, f"from {source.dtype} to {out.dtype}")
+    _need(source.dtype == out.dtype, f"from {plain(source.dtype)} to {plain(out.dtype)}")
     rec.emit("copy", out, source)
 
 
@@ -67,8 +70,9 @@ def _constant(rec: Recorder, out: Tensor, *args: Any, **_: Any) -> None:
 @handles("fill")
 def _fill(rec: Recorder, out: Tensor, *args: Any) -> None:
     value = args[-1]
-    _need(not isinstance(value, Tensor), "with a tensor")
-    rec.emit("copy", out, rec.constant(torch.tensor(value, dtype=out.dtype)))
+    if not isinstance(value, Tensor):
+        value = rec.constant(torch.tensor(value, dtype=out.dtype))
+    rec.emit("copy", out, value)
 
 
 @handles("cat", "stack")
@@ -80,6 +84,16 @@ def _join(rec: Recorder, out: Tensor, tensors: Sequence[Tensor], dim: int = 0) -
         if part.numel():
             rec.emit("copy", out.narrow(dim, start, part.shape[dim]), part)
             start += part.shape[dim]
+
+
+@handles("flip", "rev")
+def _flip(rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int]) -> None:
+    for k, dim in enumerate(dims):
+        if k:
+            x, apart = rec.new(out.shape), out
+            rec.emit("copy", x, apart)
+        for one, other in zip(out.unbind(dim), reversed(x.unbind(dim))):
+            rec.emit("copy", one, other)
 
 
 @handles("constant_pad_nd")
@@ -114,11 +128,13 @@ def _select_backward(rec: Recorder, out: Tensor, gradient: Tensor, _: Any, dim: 
 def _elementwise(op: str, *names: str) -> None:
     @handles(*names)
     def handler(rec: Recorder, out: Tensor, *args: Any, **_: Any) -> None:
-        _need(out.dtype == torch.float32, f"of {out.dtype}")
+        _need(out.dtype == torch.float32, f"of {plain(out.dtype)}")
         rec.emit(op, out, *args)
 
 
-for _name in ("maximum", "minimum", "exp", "log", "cos", "sin", "tanh", "sigmoid", "relu"):
+for _name in (
+    "maximum", "minimum", "exp", "log", "cos", "sin", "tanh", "sigmoid", "relu", "erf", "expm1", "log1p"
+):  # fmt: skip
     _elementwise(_name, _name)
 for _op, _names in {
     "absolute": ("abs",), "sign": ("sign", "sgn"), "square": ("square",), "square_root": ("sqrt",),
@@ -129,6 +145,7 @@ for _op, _names in {
 
 @handles("add")
 def _add(rec: Recorder, out: Tensor, a: Tensor, b: Any, alpha: float = 1) -> None:
+    _need(out.dtype != torch.bool, "of bool")
     rec.emit("add", out, a, _times(rec, b, alpha))
 
 
@@ -144,6 +161,8 @@ def _rsub(rec: Recorder, out: Tensor, a: Tensor, b: Any, alpha: float = 1) -> No
 
 @handles("mul")
 def _mul(rec: Recorder, out: Tensor, a: Tensor, b: Any) -> None:
+    if out.dtype == torch.bool:
+        return _and(rec, out, a, b)
     rec.emit("multiply", out, a, b)
 
 
@@ -157,11 +176,26 @@ def _times(rec: Recorder, b: Any, alpha: float) -> Any:
     return product
 
 
+@handles("rsqrt")
+def _rsqrt(rec: Recorder, out: Tensor, x: Tensor) -> None:
+    rec.emit("square_root", out, x)
+    rec.emit("divide", out, 1.0, out)
+
+
+@handles("reciprocal")
+def _reciprocal(rec: Recorder, out: Tensor, x: Tensor) -> None:
+    rec.emit("divide", out, 1.0, x)
+
+
 @handles("pow")
 def _pow(rec: Recorder, out: Tensor, x: Tensor, exponent: float) -> None:
-    ops = {1: "copy", 2: "square", 0.5: "square_root"}
-    _need(not isinstance(exponent, Tensor) and exponent in ops, "with an exponent other than 0.5, 1 and 2")
-    rec.emit(ops[exponent], out, x)
+    _need(out.dtype == torch.float32 and isinstance(x, Tensor), "of other than floats")
+    _need(not isinstance(exponent, Tensor) and abs(exponent) in (0.5, 0, 1, 2, 3, 4), "with this exponent")
+    power, start = rec.new(out.shape), rec.tensor(x, torch.float32)
+    rec.emit("square_root" if abs(exponent) == 0.5 else "copy", power, start if exponent else 1.0)
+    for _ in range(int(abs(exponent)) - 1):
+        rec.emit("multiply", power, power, start)
+    rec.emit("divide" if exponent < 0 else "copy", out, *([1.0] if exponent < 0 else []), power)
 
 
 @handles("clamp", "clamp_min")
@@ -180,15 +214,16 @@ def _clamp_max(rec: Recorder, out: Tensor, x: Tensor, high: float) -> None:
 
 @handles("softplus")
 def _softplus(rec: Recorder, out: Tensor, x: Tensor, beta: float = 1, threshold: float = 20) -> None:
-    _need(beta == 1 and threshold == 20, "with other settings than the usual")
-    rec.emit("softplus", out, x)
+    _need(threshold == 20, "with another threshold than 20")
+    rec.emit("softplus", out, _times(rec, x, beta))
+    if beta != 1:
+        rec.emit("divide", out, out, beta)
 
 
 @handles("softplus_backward")
 def _softplus_backward(rec: Recorder, out: Tensor, gradient: Tensor, x: Tensor, beta: float, threshold: float) -> None:
-    _need(beta == 1 and threshold == 20, "with other settings than the usual")
     slope = rec.new(out.shape)
-    rec.emit("sigmoid", slope, x)
+    rec.emit("sigmoid", slope, _times(rec, x, beta))
     rec.emit("multiply", out, gradient, slope)
 
 
@@ -221,8 +256,19 @@ def _sigmoid_backward(rec: Recorder, out: Tensor, gradient: Tensor, y: Tensor) -
 def _sum(
     rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int] | None = None, keepdim: bool = False, **_: Any
 ) -> None:
-    _need(out.dtype == torch.float32, f"of {out.dtype}")
-    rec.emit_sum(_keep_dims(out, x, dims, keepdim), rec.tensor(x, torch.float32))
+    whole = _keep_dims(out, x, dims, keepdim)
+    if out.dtype == torch.float32:
+        rec.emit_sum(whole, rec.tensor(x, torch.float32))
+    else:  # of integers or truths: how many there are
+        _need(out.dtype == torch.int64, f"of {plain(out.dtype)}")
+        rec.accumulate("add", whole, 0, rec.tensor(x, torch.int64))
+
+
+@handles("prod")
+def _prod(rec: Recorder, out: Tensor, x: Tensor, dims: Any = None, keepdim: bool = False, **_: Any) -> None:
+    _need(out.dtype == x.dtype == torch.float32, f"of {plain(x.dtype)}")
+    dims = [dims] if isinstance(dims, int) else dims
+    rec.accumulate("multiply", _keep_dims(out, x, dims, keepdim), 1.0, x)
 
 
 @handles("mean")
@@ -235,7 +281,7 @@ def _mean(
 
 @handles("var")
 def _var(
-    rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int] | None = None, *, correction: float = 1,
+    rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int] | None = None, correction: float | None = None,
     keepdim: bool = False,
 ) -> None:  # fmt: skip
     whole = _keep_dims(out, x, dims, keepdim)
@@ -245,23 +291,54 @@ def _var(
     rec.emit("subtract", apart, x, mean)
     rec.emit("square", apart, apart)
     rec.emit_sum(whole, apart)
-    rec.emit("divide", out, out, count - correction)
+    rec.emit("divide", out, out, count - (1 if correction is None else correction))
 
 
 @handles("amax")
 def _amax(rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int] = (), keepdim: bool = False) -> None:
-    _need(len(dims) == 1 and x.shape[dims[0]] <= 64, "along several dimensions, or a long one")
-    slices = x.unbind(dims[0])
-    whole = out.squeeze(dims[0]) if keepdim else out
-    rec.emit("copy", whole, slices[0])
-    for one in slices[1:]:
-        rec.emit("maximum", whole, whole, one)
+    _need(x.dtype == torch.float32, f"of {plain(x.dtype)}")
+    rec.accumulate("maximum", _keep_dims(out, x, dims, keepdim), -math.inf, x)
+
+
+@handles("amin")
+def _amin(rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int] = (), keepdim: bool = False) -> None:
+    _need(x.dtype == torch.float32, f"of {plain(x.dtype)}")
+    rec.accumulate("minimum", _keep_dims(out, x, dims, keepdim), math.inf, x)
 
 
 @handles("argmax")
 def _argmax(rec: Recorder, out: Tensor, x: Tensor, dim: int | None = None, keepdim: bool = False) -> None:
-    _need(dim is not None and dim % x.dim() == x.dim() - 1 and x.dtype == torch.float32, "along another dimension")
-    rec.emit_argmax(out, x)
+    _need(x.dtype == torch.float32, f"of {plain(x.dtype)}")
+    rec.emit_argmax(out, x if dim is None else x.movedim(dim, -1), x.numel() if dim is None else x.shape[dim])
+
+
+@handles("argmin")
+def _argmin(rec: Recorder, out: Tensor, x: Tensor, dim: int | None = None, keepdim: bool = False) -> None:
+    _need(x.dtype == torch.float32, f"of {plain(x.dtype)}")
+    negative = rec.new(x.shape)
+    rec.emit("negate", negative, x)
+    _argmax(rec, out, negative, dim)
+
+
+@handles("max")
+def _max(rec: Recorder, out: Any, x: Tensor, dim: int | None = None, keepdim: bool = False) -> None:
+    _choose_one(rec, _argmax, _amax, out, x, dim)
+
+
+@handles("min")
+def _min(rec: Recorder, out: Any, x: Tensor, dim: int | None = None, keepdim: bool = False) -> None:
+    _choose_one(rec, _argmin, _amin, out, x, dim)
+
+
+def _choose_one(rec: Recorder, find: Handler, reduce: Handler, out: Any, x: Tensor, dim: int | None) -> None:
+    """The best along a dimension and where it is, or the best of all."""
+    if dim is None:
+        return reduce(rec, out, x)
+    _need(isinstance(dim, int), "of two tensors; use maximum or minimum")
+    values, places = out
+    find(rec, places, x, dim)
+    place = places.view([size for d, size in enumerate(x.shape) if d != dim % x.dim()]).unsqueeze(dim)
+    _gather(rec, values.view(place.shape), x, dim, place)
 
 
 def _keep_dims(out: Tensor, x: Tensor, dims: Sequence[int] | None, keepdim: bool) -> Tensor:
@@ -316,6 +393,15 @@ def _scatter_add(rec: Recorder, out: Tensor, x: Tensor, dim: int, index: Tensor,
     rec.emit_places("put", index.shape, values, _without(out, dim), out, [(index, out.stride(dim), out.shape[dim])])
 
 
+@handles("scatter")
+def _scatter(rec: Recorder, out: Tensor, x: Tensor, dim: int, index: Tensor, values: Any) -> None:
+    if out.data_ptr() != x.data_ptr():
+        rec.emit("copy", out, x)
+    values = rec.tensor(values, out.dtype)
+    values = values[tuple(slice(size) for size in index.shape)] if values.dim() else values
+    rec.emit_places("set", index.shape, values, _without(out, dim), out, [(index, out.stride(dim), out.shape[dim])])
+
+
 def _without(x: Tensor, dim: int) -> list[int]:
     """Strides, 0 in a dimension whose places are given by a tensor."""
     return [0 if d == dim % x.dim() else stride for d, stride in enumerate(x.stride())]
@@ -339,10 +425,11 @@ def _embedding_backward(
 def _index_add(
     rec: Recorder, out: Tensor, x: Tensor, dim: int, index: Tensor, values: Tensor, alpha: float = 1
 ) -> None:
-    _need(dim == 0 and alpha == 1 and x.dim() == 2, "along another dimension than the first")
     if out.data_ptr() != x.data_ptr():
         rec.emit("copy", out, x)
-    _take_rows(rec, "put", values, out, index)
+    place = index.view([-1 if d == dim % x.dim() else 1 for d in range(x.dim())])
+    places = [(place, out.stride(dim), out.shape[dim])]
+    rec.emit_places("put", values.shape, _times(rec, values, alpha), _without(out, dim), out, places)
 
 
 def _take_rows(rec: Recorder, op: str, values: Tensor, table: Tensor, index: Tensor) -> None:
@@ -361,11 +448,11 @@ def _index_put(
     rec: Recorder, out: Tensor, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False,
     *_: Any,
 ) -> None:  # fmt: skip
-    _need(accumulate, "without adding up")
     if out.data_ptr() != x.data_ptr():
         rec.emit("copy", out, x)
     shape = _index_shape(x, indices)
-    rec.emit_places("put", shape, values, *_index_places(out, indices, len(shape)))
+    op = "put" if accumulate else "set"
+    rec.emit_places(op, shape, values, *_index_places(out, indices, len(shape)))
 
 
 def _index_shape(x: Tensor, indices: Sequence[Tensor | None]) -> list[int]:
@@ -382,7 +469,7 @@ def _index_places(
     first, count = numbers[0], len(numbers)
     _need(numbers == list(range(first, first + count)), "with tensors of indices that are apart")
     given = [index for index in indices if index is not None]
-    _need(all(index.dtype == torch.int64 for index in given), "with truths")
+    _need(all(index.dtype == torch.int64 for index in given), "with a mask; use where")
     width = max(index.dim() for index in given)
     after = x.dim() - first - count
     strides = [*x.stride()[:first], *[0] * width, *x.stride()[first + count :]]
@@ -399,13 +486,13 @@ def _index_places(
 
 @handles("where")
 def _where(rec: Recorder, out: Tensor, condition: Tensor, a: Any, b: Any) -> None:
-    _need(out.dtype in (torch.float32, torch.int64), f"of {out.dtype}")
     rec.compare("where", out, condition, rec.tensor(a, out.dtype), rec.tensor(b, out.dtype))
 
 
 def _comparison(name: str, op: str, swapped: bool = False, negated: bool = False) -> None:
     @handles(name)
     def handler(rec: Recorder, out: Tensor, a: Tensor, b: Any) -> None:
+        _need(out.dtype == torch.bool, "in place")
         whole = a.dtype == torch.int64 and (
             not isinstance(b, float) if not isinstance(b, Tensor) else b.dtype == a.dtype
         )
@@ -426,5 +513,21 @@ _comparison("ne", "equal", negated=True)
 
 @handles("logical_not", "bitwise_not")
 def _not(rec: Recorder, out: Tensor, x: Tensor) -> None:
-    _need(x.dtype == torch.bool, f"of {x.dtype}")
+    _need(x.dtype == torch.bool, f"of {plain(x.dtype)}")
     rec.compare("not", out, x)
+
+
+@handles("logical_and", "bitwise_and", "__and__")
+def _and(rec: Recorder, out: Tensor, a: Tensor, b: Tensor) -> None:
+    _need_truths(out, a, b)
+    rec.compare("where", out, a, b, a)
+
+
+@handles("logical_or", "bitwise_or", "__or__")
+def _or(rec: Recorder, out: Tensor, a: Tensor, b: Tensor) -> None:
+    _need_truths(out, a, b)
+    rec.compare("where", out, a, a, b)
+
+
+def _need_truths(*tensors: Any) -> None:
+    _need(all(isinstance(one, Tensor) and one.dtype == torch.bool for one in tensors), "of other than bool")

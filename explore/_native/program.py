@@ -23,6 +23,7 @@ OPS = [
     "copy", "add", "subtract", "multiply", "divide", "maximum", "minimum", "negate", "absolute", "sign", "square",
     "square_root", "exp", "log", "cos", "sin", "tanh", "sigmoid", "softplus", "relu", "relu_backward", "less",
     "less_equal", "equal", "not", "where", "to_float", "to_integer", "sum", "argmax", "take", "put", "product",
+    "set", "erf", "expm1", "log1p",
 ]  # fmt: skip
 """The operations, as `kernels.cpp` numbers them."""
 ARENA, CONSTANTS = 0, 1  # the first bases: memory of the program, and numbers that never change
@@ -81,6 +82,12 @@ class Program:
         self._bases[len(self._own) :] = [(tensor.data_ptr(), lane, batch) for tensor, lane, batch in blocks]
         self._held = blocks
 
+    def written(self) -> set[int]:
+        """The bases of the memory that it changes."""
+        ops, operands = self.instructions["op"], self.instructions["operand"]
+        onto_table = np.isin(ops, [OPS.index("put"), OPS.index("set")])
+        return {int(base) for base in operands["base"][np.arange(len(ops)), onto_table.astype(int)]}
+
     def run(self, lanes: Lanes, batches: int = 1, adam: int | None = None) -> None:
         """Runs for these lanes, on so many minibatches; `adam` is the address of what a step after each takes."""
         outside = self._run(*self._where, lanes.address, len(lanes.numbers), batches, adam)
@@ -100,18 +107,27 @@ def encode(op: str, shape: Sequence[int], operands: Sequence[Region], extra: Seq
     return one
 
 
-def simplify(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """The same loops with as few dimensions as possible, and the innermost long; `strides` are of each operand."""
+def plain(dtype: torch.dtype) -> str:
+    """The name of a type, for messages."""
+    return str(dtype).removeprefix("torch.")
+
+
+def simplify(
+    shape: Sequence[int], strides: Sequence[Sequence[int]], ordered: bool = False
+) -> tuple[list[int], list[list[int]]]:
+    """The same loops with as few dimensions as possible, and the innermost long; `strides` are of each operand. If they
+    are `ordered`, those along which the first operand stays where it is remain as they are."""
     dims = [(size, [own[d] for own in strides]) for d, size in enumerate(shape) if size != 1]
     merged: list[tuple[int, list[int]]] = []
     for size, steps in dims:
-        if merged and all(outer == inner * size for outer, inner in zip(merged[-1][1], steps)):
+        stays = ordered and steps[0] == 0
+        if merged and not stays and all(outer == inner * size for outer, inner in zip(merged[-1][1], steps)):
             merged[-1] = (merged[-1][0] * size, steps)
         else:
             merged.append((size, steps))
     if not merged:
         return [1], [[0] for _ in strides]
-    if merged[-1][0] < SHORT:
+    if merged[-1][0] < SHORT and not ordered:
         merged.append(merged.pop(max(range(len(merged)), key=lambda d: merged[d][0])))
     if len(merged) > DIMS:
         raise ValueError(f"tensors of more than {DIMS} dimensions")

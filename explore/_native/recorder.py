@@ -2,7 +2,9 @@
 
 A function is called once on example tensors of a single lane, its backward pass included. Each operation that PyTorch
 executes is noted with where in memory its tensors lie; views are no operations, and gradients land where PyTorch put
-them. Run again on other memory, the program does the same to other numbers. So a function must do the same operations
+them. One that has no handler in `operations.py` is replaced by those into which PyTorch itself decomposes it.
+
+Run again on other memory, the program does the same to other numbers. So a function must do the same operations
 whatever its numbers are: one that looks at them (`if tensor.any()`) or uses what the kernels lack cannot be recorded.
 """
 
@@ -15,10 +17,26 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from explore._native.operations import HANDLERS
-from explore._native.program import ALIGNMENT, ARENA, CONSTANTS, DTYPES, Program, Region, allocate, encode, simplify
+from explore._native.operations import HANDLERS, Handler
+from explore._native.program import (
+    ALIGNMENT,
+    ARENA,
+    CONSTANTS,
+    DTYPES,
+    Program,
+    Region,
+    allocate,
+    encode,
+    plain,
+    simplify,
+)
+
+FRESH = torch.ops.aten.lift_fresh.default
+"""What a tensor made of Python's numbers goes through: no view, though it seems to be one. A single number is constant,
+as it is elsewhere; longer ones may be of lists and arrays that change between calls."""
 
 LOOKS = "what it does depends on the numbers it is given"
 
@@ -71,25 +89,41 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        handler = HANDLERS.get(func._schema.name.removeprefix("aten::").removesuffix("_"))
-        given = [tensor for tensor in _tensors([*args, *kwargs.values()])]
+        handler, changes = _find_handler(func), func._schema.is_mutable
+        if handler is None or "out" in kwargs:
+            _refuse(func, kwargs)
+            if changes:
+                return self._compose_in_place(func, args, kwargs)
+        given = [] if func is FRESH and args[0].dim() == 0 else _tensors([*args, *kwargs.values()])
         out = func(*args, **kwargs)
         made = _tensors([out])
         self._alive += [*given, *made]
-        if given and not made and not isinstance(out, list | tuple | type(None)):
-            raise NotRecordable(LOOKS)
-        if not func._schema.is_mutable and made and all(_shares(one, given) for one in made):
-            return out  # a view
+        _refuse_looks(given, made, out)
+        is_view = not changes and made and all(_shares(one, given) for one in made)
+        if is_view or not any(tensor.numel() for tensor in made):
+            return out
+        if handler is None:
+            return self._compose(func, args, kwargs)
         for tensor in made:
-            self._notice(tensor)
-        if any(tensor.numel() for tensor in made):
-            if handler is None:
-                raise NotRecordable(f"the kernels have no {func._schema.name.removeprefix('aten::')}")
-            try:
-                handler(self, out, *args, **kwargs)
-            except (TypeError, ValueError) as error:
-                raise NotRecordable(f"{func._schema.name.removeprefix('aten::')}: {error}") from error
+            if not _shares(tensor, given):
+                self._notice(tensor)
+        _handle(self, func, handler, out, args, kwargs)
         return out
+
+    def _compose(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        """An operation as others that PyTorch decomposes it into."""
+        with self:
+            found = decomposition_table.get(func, func.decompose)(*args, **kwargs)
+        if found is NotImplemented:
+            raise NotRecordable(f"the kernels have no {_name(func)}")
+        return found
+
+    def _compose_in_place(self, func: Any, args: tuple, kwargs: dict) -> Any:
+        same = getattr(getattr(torch.ops.aten, _name(func), None), func._overloadname, None)
+        if same is None:
+            raise NotRecordable(f"the kernels have no {_name(func)}")
+        with self:
+            return args[0].copy_(same(*args, **kwargs))
 
     # For handlers.
 
@@ -105,15 +139,25 @@ class Recorder(TorchDispatchMode):
 
     def emit_sum(self, out: Tensor, x: Tensor) -> None:
         """Sums of `x` along the dimensions in which `out` has size 1; both have as many."""
-        self.emit("copy", out, 0.0)
-        self._emit("sum", x.shape, [out.expand(x.shape), x])
+        self.accumulate("sum", out, 0.0, x)
+
+    def accumulate(self, op: str, out: Tensor, start: float, x: Tensor) -> None:
+        """What an operation makes of `start` and the numbers of `x` along the dimensions in which `out` has size 1.
+
+        Their order does not depend on the other dimensions: what is made of an observation is the same in any batch.
+        """
+        self.emit("copy", out, start)
+        spread = out.expand(x.shape)
+        self._emit(op, x.shape, [spread, x] if op == "sum" else [spread, spread, x], ordered=True)
 
     def emit_places(
         self, op: str, shape: Sequence[int], values: Tensor, strides: Sequence[int], table: Tensor,
         places: Sequence[tuple[Tensor, int, int]],
     ) -> None:  # fmt: skip
-        """`take` or `put`: values from (onto) a table whose strides are given by dimension of `shape`, and further away
-        by numbers in tensors, each with what it is multiplied with and how many there are."""
+        """`take`, `put` or `set`: values from (added to, or stored in) a table whose strides are given by dimension of
+        `shape`, and further away by numbers in tensors, each with what it is multiplied with and how many there are."""
+        if op == "put" and values.dtype != torch.float32:
+            raise NotRecordable(f"the kernels have no sum of {plain(values.dtype)} by place")
         if len(places) > 3:
             raise NotRecordable("the kernels take at most three tensors of indices")
         spread = [place.expand(shape) for place, _, _ in places]
@@ -124,9 +168,9 @@ class Recorder(TorchDispatchMode):
             extra[k], extra[3 + k] = stride, count
         self._write(op, shape, operands, steps, extra)
 
-    def emit_argmax(self, out: Tensor, x: Tensor) -> None:
-        """The places of the largest numbers along the last dimension."""
-        rows = self.new((x[..., 0].numel(), x.shape[-1]))
+    def emit_argmax(self, out: Tensor, x: Tensor, count: int) -> None:
+        """The places of the largest of each `count` numbers."""
+        rows = self.new((x.numel() // count, count))
         self.emit("copy", rows.view(x.shape), x)
         regions = [self._region(out, (1, 0)), self._region(rows, (rows.shape[1], 1))]
         self._instructions.append(encode("argmax", rows.shape, regions))
@@ -134,6 +178,8 @@ class Recorder(TorchDispatchMode):
     def emit_product(self, out: Tensor, a: Tensor, b: Tensor, start: Tensor | None) -> None:
         """out = start + a b: `[batch, rows, columns]`, `[batch, rows, inner]` and `[batch, inner, columns]`."""
         batch, rows, columns = out.shape
+        if out.dtype != torch.float32:
+            raise NotRecordable(f"the kernels have no product of {plain(out.dtype)}")
         a_steps = (a.stride(0), a.stride(1), 0, a.stride(2))
         b_steps = (b.stride(0), 0, 1 if columns == 1 else b.stride(2), b.stride(1))
         operands, steps = [out, a, b], [(out.stride(0), out.stride(1), 1, 0), a_steps, b_steps]
@@ -178,21 +224,23 @@ class Recorder(TorchDispatchMode):
 
     # Memory.
 
-    def _emit(self, op: str, shape: Sequence[int], operands: Sequence[Tensor]) -> None:
-        self._write(op, shape, operands, [one.stride() for one in operands])
+    def _emit(self, op: str, shape: Sequence[int], operands: Sequence[Tensor], ordered: bool = False) -> None:
+        self._write(op, shape, operands, [one.stride() for one in operands], ordered=ordered)
 
     def _write(
         self, op: str, shape: Sequence[int], operands: Sequence[Tensor], steps: Sequence[Sequence[int]],
-        extra: Sequence[int] = (),
+        extra: Sequence[int] = (), ordered: bool = False,
     ) -> None:  # fmt: skip
         if any(one.numel() == 0 for one in operands):
             return
-        sizes, strides = simplify(shape, steps)
+        sizes, strides = simplify(shape, steps, ordered)
         regions = [self._region(one, own) for one, own in zip(operands, strides)]
         self._instructions.append(encode(op, sizes, regions, extra))
 
     def _notice(self, tensor: Tensor) -> None:
         """Memory that is new."""
+        if tensor.dtype not in DTYPES:
+            raise NotRecordable(f"the kernels have no {plain(tensor.dtype)}")
         storage = tensor.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
         if size and self._find_block(address) is None and address not in self._temporaries:
@@ -204,7 +252,7 @@ class Recorder(TorchDispatchMode):
 
     def _region(self, tensor: Tensor, strides: Sequence[int]) -> Region:
         if tensor.dtype not in DTYPES:
-            raise NotRecordable(f"the kernels have no {tensor.dtype}")
+            raise NotRecordable(f"the kernels have no {plain(tensor.dtype)}")
         address = tensor.data_ptr()
         if (block := self._find_block(address)) is not None:
             if address + _extent(tensor) > self._blocks[block][1]:
@@ -250,6 +298,39 @@ class Recorder(TorchDispatchMode):
                 start = max(start, _round_up(at + other.size))
             placed.append((one, start))
         return {one.address: start for one, start in placed}, max((at + one.size for one, at in placed), default=0)
+
+
+def _name(func: Any) -> str:
+    return func._schema.name.rpartition("::")[2].removesuffix("_")
+
+
+def _find_handler(func: Any) -> Handler | None:
+    return HANDLERS.get(_name(func)) if func.namespace in ("aten", "prims") else None
+
+
+def _refuse_looks(given: Sequence[Tensor], made: Sequence[Tensor], out: Any) -> None:
+    """What makes a number of Python's from tensors."""
+    if given and not made and not isinstance(out, list | tuple | type(None)):
+        raise NotRecordable(LOOKS)
+
+
+def _handle(recorder: Recorder, func: Any, handler: Handler, out: Any, args: tuple, kwargs: dict) -> None:
+    try:
+        handler(recorder, out, *args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise NotRecordable(f"{_name(func)}: {error}") from error
+
+
+def _refuse(func: Any, kwargs: dict) -> None:
+    """Operations that can be of no program."""
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        raise NotRecordable(
+            f"{_name(func)} draws random numbers, which only uniform, normal and integers of explore.streams may"
+        )
+    if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
+        raise NotRecordable(LOOKS)
+    if "out" in kwargs:
+        raise NotRecordable(f"the kernels have no {_name(func)} with out=")
 
 
 def _extent(tensor: Tensor) -> int:
