@@ -95,6 +95,8 @@ FUNCTIONS = {
     "cut": lambda x: functional.pad(x, (-1, 0, 1, -1)),
     "sliced": lambda x: x[:, ::2, 1:] * x[:, :1, :1],
     "flipped": lambda x: x.flip(1, 2) * x,
+    "rolled": lambda x: x.roll(1, 1) * x.roll(-2, 2),
+    "diagonal": lambda x: x.diagonal(dim1=1, dim2=2).clone() * 2,
     "repeated": lambda x: x.repeat(1, 2, 3),
     "transposed": lambda x: x.transpose(1, 2).reshape(1, -1) * x.flatten(1),
     "triangle": lambda x: x.tril() + x.triu(1) * 2,

@@ -43,7 +43,7 @@ def _nothing(rec: Recorder, out: Tensor, *_: Any, **__: Any) -> None:
     """Memory with nothing in it yet."""
 
 
-@handles("clone", "copy", "_to_copy", "contiguous", "convert_element_type")
+@handles("clone", "copy", "_to_copy", "contiguous", "convert_element_type", "copy_to")
 def _copy(rec: Recorder, out: Tensor, *args: Any, **_: Any) -> None:
     source = args[1] if len(args) > 1 and isinstance(args[1], Tensor) else args[0]
     source = rec.tensor(source, out.dtype)
@@ -94,6 +94,17 @@ def _flip(rec: Recorder, out: Tensor, x: Tensor, dims: Sequence[int]) -> None:
             rec.emit("copy", x, apart)
         for one, other in zip(out.unbind(dim), reversed(x.unbind(dim))):
             rec.emit("copy", one, other)
+
+
+@handles("roll")
+def _roll(rec: Recorder, out: Tensor, x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> None:
+    _need(len(dims) == 1, "along other than one dimension")
+    (dim,), (shift,) = dims, shifts
+    size = x.shape[dim]
+    shift %= size
+    for start, source, length in ((shift, 0, size - shift), (0, size - shift, shift)):
+        if length:
+            rec.emit("copy", out.narrow(dim, start, length), x.narrow(dim, source, length))
 
 
 @handles("constant_pad_nd")

@@ -17,13 +17,13 @@ STEPS = [
     lambda h, w, i: torch.nn.functional.softplus(h) - h.mean(-1, keepdim=True),
     lambda h, w, i: h.softmax(-1) + h.square().mean((1, 2), keepdim=True).clamp(max=3.0),
     lambda h, w, i: torch.where(h > 0.1, h, h.sin()),
-    lambda h, w, i: torch.maximum(h, h.flip(2)) - torch.minimum(h, h.roll(0)),
+    lambda h, w, i: torch.maximum(h, h.flip(2)) - torch.minimum(h, h.roll(1, 2)),
     lambda h, w, i: h / (h.var(-1, keepdim=True) + 0.5),
     lambda h, w, i: h - h.logsumexp(-1, keepdim=True),
     lambda h, w, i: torch.cat([h[..., 1:], h[..., :1]], -1).clamp(-2, 2),
     lambda h, w, i: (h.unsqueeze(2) * h.unsqueeze(3)).sum(3) / h.shape[-1] ** 0.5,
     lambda h, w, i: h.gather(2, i.expand(-1, -1, h.shape[-1])) + h,
-    lambda h, w, i: torch.zeros_like(h).scatter_add(2, i, h) + h.cos(),
+    lambda h, w, i: torch.zeros_like(h).scatter_add(2, i.expand(-1, -1, h.shape[-1]), h) + h.cos(),
     lambda h, w, i: torch.nn.functional.elu(h) * (i == 1) + h.exp().clamp_max(2.0),
     lambda h, w, i: torch.nn.functional.gelu(h) - torch.nn.functional.pad(h, (0, -1))[..., :1],
     lambda h, w, i: h * w[:, 0].diagonal(dim1=1, dim2=2).unsqueeze(1) + w[:, 0, :1],
@@ -33,7 +33,7 @@ STEPS = [
 
 
 def compose(random):
-    """A function of `[lanes, rows, width]`, weights and places, with its gradients."""
+    """A function of `[lanes, rows, width]`, weights and places, with its gradients, which are not all but 0."""
     chosen = random.integers(len(STEPS), size=random.integers(2, 7))
 
     def compute(x, weights, places):
@@ -41,7 +41,7 @@ def compose(random):
         h = x * weights.mean((2, 3), keepdim=True)[:, 0]
         for step in chosen:
             h = STEPS[step](h, weights, places)
-        loss = (h - 0.3).square().mean((1, 2))
+        loss = (h - 0.3).square().mean((1, 2)) + 0.1 * x.square().mean((1, 2)) + 0.1 * weights.square().mean((1, 2, 3))
         gradients = torch.autograd.grad(loss.sum(), [x, weights])
         return [h.detach(), loss.detach(), *gradients]
 

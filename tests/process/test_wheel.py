@@ -40,6 +40,19 @@ def test_everything_comes_from_the_wheel(installed):
     assert len(folders) == 2 and all("/wheel" in folder and "/site/" in folder for folder in folders)
 
 
+def test_the_source_of_the_kernels_is_in_the_wheel(installed):
+    there = installed("-c", "from explore._native.library import SOURCE; print(SOURCE, SOURCE.is_file())")
+    assert "/site/" in there and there.split()[1] == "True"
+
+
+def test_without_a_compiler_pytorch_runs_it_and_says_why(installed, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    bindings = [word for binding in TINY for word in ("-b", binding)]
+    installed("-m", "explore", "run", "hyperagent_deep_sea", *bindings, "--quiet", "--out", "without")
+    shown = installed("-c", "import json; print(json.load(open('without/run.json')).get('execution'))")
+    assert "PyTorch" in shown and "there is no C++ compiler (no-such-compiler)" in shown
+
+
 def test_a_recipe_is_run_by_its_name(installed):
     bindings = [word for binding in TINY for word in ("-b", binding)]
     installed("-m", "explore", "run", "hyperagent_deep_sea", *bindings, "--quiet", "--out", "run")

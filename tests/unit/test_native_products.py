@@ -43,7 +43,7 @@ SIZES = (1, 2, 5, 8, 31, 64)
 ACROSS_ROWS = {
     "sum in the middle", "mean", "smallest", "largest of all", "max along the first", "place of the largest",
     "log_softmax", "joined", "padded", "flipped", "transposed", "triangle", "expanded", "many dimensions",
-    "sum of all", "standard deviation", "power 0", "repeated", "cut", "sliced",
+    "sum of all", "standard deviation", "power 0", "repeated", "cut", "sliced", "rolled", "diagonal",
 }  # fmt: skip
 """Functions that do not treat each row on its own."""
 OF_ROWS = {name: one for name, one in FUNCTIONS.items() if name not in ACROSS_ROWS} | {
