@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PARALLEL := --numprocesses auto --maxprocesses 8 --dist worksteal
 
-.PHONY: run test test-fast setup lint format docs benchmark clean
+.PHONY: run test test-fast sanitize setup lint format docs benchmark clean
 
 run: setup  ## the main job: PINs on Cartpole swing-up, with a live display
 	$(BIN)/explore run gin/pins_cartpole.gin
@@ -14,6 +14,13 @@ test: setup  ## all tests, the learning ones included
 
 test-fast: setup  ## the quick ones of tests/unit, in a minute
 	$(BIN)/pytest $(PARALLEL) -m "not (learning or process or fuzz or slow)"
+
+sanitize: setup  ## the tests of the kernels, compiled so that wrong addresses and undefined behaviour end them
+	EXPLORE_KERNELS=portable \
+	EXPLORE_KERNEL_FLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
+	$(BIN)/pytest -m "not slow" tests/unit/test_native_[!lv]*.py tests/fuzz/test_fuzz_native.py
 
 setup: .venv/installed
 

@@ -2,7 +2,7 @@
 
 A function is called once on example tensors of a single lane, its backward pass included. Each operation that PyTorch
 executes is noted with where in memory its tensors lie; views are no operations, and gradients land where PyTorch put
-them. One that has no handler in `operations.py` is replaced by those into which PyTorch itself decomposes it.
+them. One without a handler (see `operations.py`) is replaced by those into which PyTorch itself decomposes it.
 
 Run again on other memory, the program does the same to other numbers. So a function must do the same operations
 whatever its numbers are: one that looks at them (`if tensor.any()`) or uses what the kernels lack cannot be recorded.
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from explore._native import indexing, reductions  # noqa: F401  (which register handlers)
 from explore._native.operations import HANDLERS, Handler
 from explore._native.program import (
     ALIGNMENT,

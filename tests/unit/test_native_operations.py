@@ -12,7 +12,10 @@ from explore._native.program import choose_lanes
 FACTOR, FLOOR = 6.0, 6e-7
 """How much larger errors may be than those of PyTorch in single precision; and what they may be beside the largest."""
 
-pytestmark = pytest.mark.usefixtures("kernels")
+pytestmark = [
+    pytest.mark.usefixtures("kernels"),
+    pytest.mark.filterwarnings("ignore:Using a target size", "ignore:(var|std).*degrees of freedom"),
+]
 
 
 @pytest.fixture(scope="module")
