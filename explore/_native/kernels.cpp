@@ -389,7 +389,8 @@ inline float erf_(float x) {
 
 inline double reduced(float x, int64_t* quadrant) {  // x minus a multiple of pi / 2
     const double n = __builtin_rint((double)x * 0.63661977236758134308);
-    *quadrant = (int64_t)n;
+    const double turn = n - 4.0 * __builtin_rint(0.25 * n);  // small, as numbers may be too large for an integer
+    *quadrant = (int64_t)(turn == turn ? turn : 0.0);
     return __builtin_fma(n, -6.1232339957367660e-17, __builtin_fma(n, -1.5707963267948966, (double)x));
 }
 

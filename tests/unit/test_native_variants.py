@@ -53,7 +53,7 @@ def test_functions_are_the_same_for_any_bits(name):
     x = torch.from_numpy(words.view(np.float32))
     x = torch.where(x.abs() < 1e-37, 0.0, x)  # smaller ones are 0 in the kernels
     if name in ("sin", "cos"):
-        x = x.clamp(-1e6, 1e6)
+        x = torch.where(x.isfinite(), x.clamp(-1e6, 1e6), x)
     first, *others = run_in_variants(lambda x: [getattr(torch, name)(x)], x)
     assert all(other == first for other in others)
 
