@@ -74,9 +74,9 @@ def _list_plugins(registry: Registry, commands: Collection[str]) -> tuple[str, s
 def _find_compiler() -> tuple[str, str]:
     try:
         path = library.find_compiler()
-        return "ok", f"{path}: {library.ask_version(path)}"
     except library.NotAvailable as reason:
         return "note", str(reason)
+    return "ok", f"{path}: {library.ask_version(path)}"
 
 
 def _find_kernels() -> tuple[str, str]:
