@@ -86,9 +86,13 @@ def _find_kernels() -> tuple[str, str]:
     except library.NotAvailable as reason:
         expected = os.environ.get(library.SETTING) == "off" or not _has(library.find_compiler)
         return "note" if expected else "failed", f"none, PyTorch does their work: {reason}"
-    where, cache = kernels.path.parent, library.find_cache()
+    where = kernels.path.parent
     is_new = kernels.path.stat().st_mtime > begun - 0.1
     details = f"{kernels.variant}, in {where}" + (f", built in {time.time() - begun:.1f} s" if is_new else "")
+    try:
+        cache = library.find_cache()
+    except OSError as reason:
+        return "note", f"{details}; {reason}, so every process builds them anew"
     if where != cache:
         return "note", f"{details}; nothing can be written to {cache}, so every process builds them anew"
     return "ok", details

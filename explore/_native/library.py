@@ -113,8 +113,7 @@ def _load(variant: str) -> Library | str:
 def _find_or_build(variant: str) -> Library:
     compiler = find_compiler()
     flags = [*FLAGS, *VARIANTS[variant], *os.environ.get(MORE_FLAGS, "").split()]
-    version = ask_version(compiler)
-    known = "\0".join([compiler, version, platform.system(), platform.machine(), *flags])
+    known = "\0".join([compiler, ask_version(compiler), platform.system(), platform.machine(), *flags])
     content = SOURCE.read_bytes() + known.encode(errors="surrogateescape")
     name = f"kernels-{variant}-{hashlib.sha256(content).hexdigest()[:20]}.so"
     reasons = []
@@ -157,7 +156,7 @@ def find_cache() -> Path:
 
 def ask_version(compiler: str) -> str:
     """What a compiler says it is, in a line; raises `NotAvailable`."""
-    return _call(VERSION_SECONDS, compiler, "--version").splitlines()[0]
+    return next(iter(_call(VERSION_SECONDS, compiler, "--version").splitlines()), "")
 
 
 def _make_temporary_folder() -> Path:

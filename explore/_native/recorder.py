@@ -99,8 +99,7 @@ class Recorder(TorchDispatchMode):
         out = func(*args, **kwargs)
         made = _tensors([out])
         self._alive += [*given, *made]
-        if given and not made and not isinstance(out, list | tuple | type(None)):
-            raise NotRecordable(LOOKS)
+        _refuse_looks(given, made, out)
         is_view = not changes and made and all(_shares(one, given) for one in made)
         if is_view or not any(tensor.numel() for tensor in made):
             return out
@@ -310,6 +309,12 @@ def _find_handler(func: Any) -> Handler | None:
     return HANDLERS.get(_name(func)) if func.namespace in ("aten", "prims") else None
 
 
+def _refuse_looks(given: Sequence[Tensor], made: Sequence[Tensor], out: Any) -> None:
+    """What makes a number of Python's from tensors."""
+    if given and not made and not isinstance(out, list | tuple | type(None)):
+        raise NotRecordable(LOOKS)
+
+
 def _handle(recorder: Recorder, func: Any, handler: Handler, out: Any, args: tuple, kwargs: dict) -> None:
     try:
         handler(recorder, out, *args, **kwargs)
@@ -324,7 +329,7 @@ def _refuse(func: Any, kwargs: dict) -> None:
             f"{_name(func)} draws random numbers, which only uniform, normal and integers of explore.streams may"
         )
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
-        raise NotRecordable("what it does depends on the numbers it is given")
+        raise NotRecordable(LOOKS)
     if "out" in kwargs:
         raise NotRecordable(f"the kernels have no {_name(func)} with out=")
 

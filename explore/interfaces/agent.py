@@ -68,7 +68,7 @@ class Agent(ABC):
 
     def execution(self) -> dict[str, str]:
         """What executes it, each with a remark, which may be empty: {"native kernels": "avx512", "PyTorch for updates":
-        "the kernels have no cumsum"}. Shown when a run begins and kept in `run.json`; a run is not resumed on other
+        "the kernels have no sort"}. Shown when a run begins and kept in `run.json`; a run is not resumed on other
         keys. An agent that is composed from an `IndexedValue` returns that of its function."""
         return {"PyTorch": ""}
 

@@ -33,10 +33,10 @@ def test_the_example_of_a_handler_works(kernels, monkeypatch):
     monkeypatch.setattr(operations, "HANDLERS", handlers := dict(operations.HANDLERS))
     monkeypatch.setattr("explore._native.recorder.HANDLERS", handlers)
     x = torch.randn(3, 8, 4, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(NotRecordable, match="the kernels have no leaky_relu"):
-        NativeFunction(leak, [x[:1]])
+    assert not [name for name in handlers if "leaky" in name]
     [handler] = blocks(PAGE, "python")
     exec(handler, {"handles": operations.handles, "torch": torch})
+    assert {"leaky_relu", "leaky_relu_backward"} <= set(handlers)
     found = NativeFunction(leak, [x[:1]])([x], program.choose_lanes((0, 1, 2)), 3)
     for one, expected in zip(found, leak(x)):
         assert torch.allclose(one[:, 0], expected)
@@ -49,8 +49,7 @@ def test_every_setting_is_named():
 
 SAID = {
     "sort": lambda x: [x.sort(-1).values],
-    "cumsum": lambda x: [x.cumsum(-1)],
-    "any": lambda x: [x * (x > 0).any()],
+    "topk": lambda x: [x.topk(2).values],
     "branch": lambda x: [x if float(x.sum()) > 1 else -x],
     "NumPy": lambda x: [x + torch.from_numpy(x.detach().numpy() * 2)],
     "torch.rand": lambda x: [x * torch.rand(8, 4)],
