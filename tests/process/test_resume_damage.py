@@ -207,7 +207,7 @@ def test_an_agent_that_could_not_be_put_back_is_told_at_its_first_checkpoint(cap
 
 
 def test_a_run_whose_seeds_have_all_solved_their_task_has_nothing_left_to_do(capsys):
-    sea = ["environment.DeepSea.size = 3", "agent.Indexed.min_replay = 1", "experiment.seeds = (0, 1)"]
+    sea = ["environment.DeepSea.size = 3", "agent.Indexed.batches_per_episode = 10", "value.MLP.hidden = (50,)"]
     solved = ["experiment.stop_when_solved = True", *sea]
     assert start("--quiet", recipe="bsp5_deep_sea", bindings=solved, episodes=300) == 0
     assert resume(*bound("experiment.episodes = 400")) == 0
