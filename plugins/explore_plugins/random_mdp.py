@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import dm_env
@@ -56,7 +57,7 @@ class RandomMDP(dm_env.Environment):
         self.outcomes = draws.dirichlet(prior, (horizon, states, actions))  # reward 0, then 1, with each next state
         up_to = self.outcomes.cumsum(-1)
         up_to[..., -1] = 1.0  # whatever rounding made of it
-        self._up_to = up_to.tolist()
+        self._up_to = up_to
         self._numbers = np.arange(horizon * states, dtype=np.int32).reshape(horizon, states)
         self._rng = np.random.RandomState(integer_seed(seed, "outcomes"))
         self._stage, self._state = horizon, 0  # as after an episode: the first step is a reset
@@ -80,20 +81,23 @@ class RandomMDP(dm_env.Environment):
     def step_lanes(
         environments: Sequence[RandomMDP], actions: Sequence[int], lanes: Sequence[int], timesteps: Timesteps
     ) -> None:
-        rewards, numbers = [], []
         stages, states = environments[0]._numbers.shape
-        for lane in lanes:
-            environment = environments[lane]
-            rewards.append(environment._take(actions[lane]))
-            numbers.append(min(environment._stage, stages - 1) * states + environment._state)
-            if environment._stage == stages:
+        going = [environments[lane] for lane in lanes]
+        at = np.array([(one._stage, one._state, one._chances[one._stage]) for one in going])
+        stage, state = at[:, :2].astype(int).T
+        up_to = _stack(tuple(environments))[lanes, stage, state, np.array(actions)[lanes]]
+        reward, state = np.divmod((up_to <= at[:, 2:]).sum(1), states)
+        timesteps.rewards[lanes] = reward
+        timesteps.observations[lanes] = np.minimum(stage + 1, stages - 1) * states + state
+        for lane, environment, now, there in zip(lanes, going, (stage + 1).tolist(), state.tolist()):
+            environment._stage, environment._state = now, there
+            if now == stages:
                 timesteps.end(lane)
-        timesteps.rewards[lanes], timesteps.observations[lanes] = rewards, numbers
 
     def _take(self, action: int) -> float:
         """Goes on to the next state; returns the reward."""
         stage = self._stage
-        outcome = bisect(self._up_to[stage][self._state][action], self._chances[stage])
+        outcome = bisect(self._up_to[stage, self._state, action], self._chances[stage])
         states = self.outcomes.shape[3] // 2
         self._stage, self._state = stage + 1, outcome % states
         return 1.0 if outcome >= states else 0.0
@@ -120,6 +124,12 @@ class RandomMDP(dm_env.Environment):
 
     def reward_spec(self) -> specs.BoundedArray:
         return specs.BoundedArray((), float, 0.0, 1.0, name="reward")
+
+
+@lru_cache(maxsize=1)
+def _stack(environments: tuple[RandomMDP, ...]) -> np.ndarray:
+    """The sums of probabilities up to each outcome, `[lanes, stages, states, actions, outcomes]`."""
+    return np.stack([environment._up_to for environment in environments])
 
 
 @hookimpl
