@@ -1,6 +1,6 @@
 """BSP_10 against bsuite's own JAX agent, `bsuite.baselines.jax.boot_dqn`, on Deep-sea.
 
-    python benchmarks/boot_dqn.py [--size 30] [--seeds 5] [--repeats 30]
+    python benchmarks/boot_dqn.py [--size 20] [--seeds 5] [--repeats 30]
 
 Both have 10 members with one hidden layer of 50 and a prior, batches of 64, masks of probability
 0.5, and a target copied every 100 updates; both replays are filled before the clock starts. The two
@@ -124,7 +124,7 @@ def bsuites(size: int) -> Phase:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="BSP_10 against bsuite's JAX boot_dqn.")
-    parser.add_argument("--size", type=int, default=30, help="of the Deep-sea (default: %(default)s)")
+    parser.add_argument("--size", type=int, default=20, help="of the Deep-sea (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=5, help="run together by explore (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=30, help="learning phases timed (default: %(default)s)")
     options = parser.parse_args()
@@ -141,7 +141,7 @@ def main() -> None:
     table.add_column("µs per update and seed", justify="right")
     table.add_row("bsuite's JAX boot_dqn, one seed", f"{cost['bsuite'] * 1e6:,.0f}")
     table.add_row(f"explore, {options.seeds} seeds together", f"{cost['explore'] * 1e6:,.0f}")
-    table.add_row("ratio (goal: 15)", f"{cost['bsuite'] / cost['explore']:.1f}")
+    table.add_row("ratio (goal: 40)", f"{cost['bsuite'] / cost['explore']:.1f}")
     Console().print(table)
 
 
