@@ -2,7 +2,8 @@
 
     python benchmarks/startup.py [--repeats 5]
 
-The time from `explore run pins_cartpole` to the first row of `episodes.csv`, beside that of `import torch`, which is a part of it.
+The time from `explore run pins_cartpole` to the first row of `episodes.csv`, beside that of `import torch`, which is a
+part of it.
 """
 
 from __future__ import annotations
