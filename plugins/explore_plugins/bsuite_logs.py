@@ -120,8 +120,9 @@ def _settings(component: str) -> dict[str, dict[str, Any]]:
     The mapping of Deep-sea's actions is not among them: all are equally hard.
     """
     if component == "environment.DeepSea":
+        costs = {"unscaled_move_cost": 0.01, "move_costs": "every"}
         return {
-            id: {"size": own["size"], "deterministic": id.startswith("deep_sea/"), "unscaled_move_cost": 0.01}
+            id: {"size": own["size"], "deterministic": id.startswith("deep_sea/")} | costs
             for id, own in SETTINGS.items()
             if id.startswith("deep_sea")
         }

@@ -85,11 +85,12 @@ class DeepSeaJudge(Judge):
 
 
 class DeepSea(dm_env.Environment):
-    """bsuite's Deep-sea, step for step, with the cell's number as the observation.
+    """Deep-sea as bsuite or the paper has it, with the cell's number as the observation.
 
     A diver sinks one row per step through a square grid, from the top left corner, moving left or
     right; which action means which differs from cell to cell. Moving right costs a little, and
-    only moving right all the way down leads to the treasure of 1.
+    only moving right all the way down leads to the treasure of 1. bsuite charges every move to the
+    right; the paper those on the diagonal, but for the last one, to the treasure.
 
     The observation is the number of the cell in `cells`, where those that can be reached, up to
     the diagonal, come first; bsuite's is the same cell as a one-hot grid. It stays in the last row
@@ -101,6 +102,8 @@ class DeepSea(dm_env.Environment):
             noise to the rewards of the two bottom corners.
         mapping_seed: which action means right in which cell; None derives it from the run's seed.
         unscaled_move_cost: N times the cost of a move to the right.
+        move_costs: which moves to the right cost: 'every' one, as in bsuite, or those on the 'diagonal'
+            but for the last, as in the paper.
     """
 
     judge = DeepSeaJudge
@@ -112,6 +115,7 @@ class DeepSea(dm_env.Environment):
         deterministic: bool = True,
         mapping_seed: int | None = None,
         unscaled_move_cost: float = 0.01,
+        move_costs: str = "every",
     ):
         if size < 2:
             raise ValueError(f"size must be at least 2, got {size!r}")
@@ -121,13 +125,16 @@ class DeepSea(dm_env.Environment):
             raise ValueError(f"mapping_seed must be None or from 0 to 2**32 - 1, got {mapping_seed!r}")
         if not np.isfinite(unscaled_move_cost):
             raise ValueError(f"unscaled_move_cost must be finite, got {unscaled_move_cost!r}")
+        if move_costs not in ("diagonal", "every"):
+            raise ValueError(f"move_costs must be 'diagonal' or 'every', got {move_costs!r}")
         self.size = size
         self.deterministic = deterministic
         self.treasure_chance = _success(size, deterministic) ** (size - 1)  # of the best policy
-        self.best_return = _best_return(size, deterministic, unscaled_move_cost)
+        self.best_return = _best_return(size, deterministic, unscaled_move_cost, move_costs)
         self.treasure = False  # whether this episode reached it
         self.bad = False  # whether this episode went left from the diagonal
         self._move_cost = unscaled_move_cost / size
+        self._every_move_costs = move_costs == "every"
         self._right = np.random.RandomState(mapping_seed).binomial(1, 0.5, [size, size]).tolist()
         self._rng = np.random.RandomState(integer_seed(seed, "transitions"))
         self._row, self._column = size, 0  # as after an episode: the first step is a reset
@@ -169,7 +176,8 @@ class DeepSea(dm_env.Environment):
         if right:
             if self.deterministic or self._rng.random_sample() > 1 / self.size:
                 self._column = column + 1 if column < last else last
-            reward -= self._move_cost
+            if self._every_move_costs or row == column != last:
+                reward -= self._move_cost
         else:
             self.bad |= row == column
             self._column = column - 1 if column else 0
@@ -187,7 +195,8 @@ class DeepSea(dm_env.Environment):
             transitions[rows[:, None], columns, action, ends] += chance
             transitions[rows[:, None], columns, action, columns] += 1 - chance
         rewards = np.zeros((self.size, self.size, 2))
-        rewards[rows[:, None], columns, right] -= self._move_cost
+        costs = np.ones((self.size, self.size)) if self._every_move_costs else np.diag([1.0] * (self.size - 1) + [0.0])
+        rewards[rows[:, None], columns, right] -= self._move_cost * costs
         rewards[rows, -1, right[:, -1]] += 1
         return Model(self.belief_map(), transitions, rewards, np.eye(self.size)[0])
 
@@ -240,14 +249,17 @@ def _success(size: int, deterministic: bool) -> float:
     return 1.0 if deterministic else 1 - 1 / size
 
 
-def _best_return(size: int, deterministic: bool, unscaled_move_cost: float) -> float:
+def _best_return(size: int, deterministic: bool, unscaled_move_cost: float, move_costs: str) -> float:
     """The mean return of the best policy, which is 0 where the treasure is not worth the moves.
 
     It goes right as long as it is on the diagonal; off it the treasure is lost, so it goes left for
     nothing, unless moves to the right are paid for.
     """
     success = _success(size, deterministic)
-    moves = sum(success**row for row in range(size)) if unscaled_move_cost > 0 else size  # to the right, on average
+    every = move_costs == "every"
+    moves = sum(success**row for row in range(size if every else size - 1))  # that cost, on average
+    if every and unscaled_move_cost <= 0:
+        moves = size
     return max(0.0, success ** (size - 1) - unscaled_move_cost / size * moves)
 
 

@@ -179,6 +179,13 @@ def test_deep_sea_maps_actions_at_random_for_each_seed():
     assert len({str(sea._right) for sea in seas}) == 5
 
 
+@pytest.mark.parametrize("recipe", [name for name in [*PAPER, *EXPLORERS, *TABULAR] if name.endswith("deep_sea")])
+def test_recipes_of_the_paper_have_its_costs_and_others_those_of_bsuite(recipe):
+    sea = load(recipe, (), discover()).build().environments[0]
+    paper, bsuite = 1 - 0.01 * 19 / 20, 1 - 0.01
+    assert sea.best_return == pytest.approx(paper if recipe in PAPER else bsuite)
+
+
 def test_swing_up_has_the_thresholds_of_the_papers_text():
     config = load("pins_cartpole", (), discover())
     config.build()

@@ -232,7 +232,7 @@ def test_a_resumed_run_gives_the_same_export(both, tmp_path):
     assert (tmp_path / "whole" / name).read_text() == (tmp_path / "resumed" / name).read_text()
 
 
-SEA = {"size": 10, "deterministic": True, "mapping_seed": 42, "unscaled_move_cost": 0.01}
+SEA = {"size": 10, "deterministic": True, "mapping_seed": 42, "unscaled_move_cost": 0.01, "move_costs": "every"}
 SWING = {"height_threshold": 0.95, "x_reward_threshold": 0.05, "move_cost": 0.1, "x_threshold": 3}
 REST = {"theta_dot_threshold": 1.0, "x_dot_threshold": None, "timescale": 0.01, "max_time": 10.0, "init_range": 0.05}
 
@@ -277,6 +277,7 @@ def test_another_mapping_of_actions_or_a_scope_makes_no_other_id(both, tmp_path)
             "it would need size = 10",
         ),
         (config("environment.DeepSea", **SEA | {"unscaled_move_cost": 0.1}), "would need unscaled_move_cost = 0.01"),
+        (config("environment.DeepSea", **SEA | {"move_costs": "diagonal"}), "would need move_costs = 'every'"),
         (
             config("environment.CartpoleSwingup", **SWING | REST | {"x_dot_threshold": 1.0}),
             "for cartpole_swingup/19, say, it would need x_dot_threshold = None",

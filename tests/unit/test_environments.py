@@ -1,4 +1,4 @@
-"""The built-in environments are bsuite's, step for step, and judged by bsuite's definitions."""
+"""The built-in environments are bsuite's, step for step, or the paper's, and judged by bsuite's definitions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import dm_env
@@ -68,24 +69,70 @@ def test_the_map_of_deep_sea_lacks_the_cells_that_cannot_be_reached() -> None:
     assert DeepSea(0, size=3).belief_map().tolist() == [[0, -1, -1], [1, 2, -1], [3, 4, 5]]
 
 
-def best_mean_return(size: int, deterministic: bool, unscaled_move_cost: float) -> float:
+def costs_of_moves(size: int, cost: float, charged: str) -> list[list[float]]:
+    """What a move to the right costs in each cell: in bsuite everywhere, in the paper on the diagonal but its end."""
+    costs = [[cost if charged == "every" else 0.0] * size for _ in range(size)]
+    if charged == "diagonal":
+        for step in range(size - 1):
+            costs[step][step] = cost
+    return costs
+
+
+def best_mean_return(size: int, deterministic: bool, unscaled_move_cost: float, charged: str) -> float:
     """By backward induction over all cells; the noise of rewards has mean 0."""
-    success, cost, last = 1.0 if deterministic else 1 - 1 / size, unscaled_move_cost / size, size - 1
+    success, last = 1.0 if deterministic else 1 - 1 / size, size - 1
+    costs = costs_of_moves(size, unscaled_move_cost / size, charged)
     values = np.zeros(size)
-    for _ in range(size):  # the rows from below; the treasure is in the column that only the last one reaches
+    for row in reversed(range(size)):  # the treasure is in the column that only the last one reaches
         column = np.arange(size)
         to_right, to_left = values[np.minimum(column + 1, last)], values[np.maximum(column - 1, 0)]
-        right = (column == last) - cost + success * to_right + (1 - success) * values
+        right = (column == last) - np.array(costs[row]) + success * to_right + (1 - success) * values
         values = np.maximum(right, to_left)
     return float(values[0])
 
 
+@pytest.mark.parametrize("charged", ["diagonal", "every"])
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("cost", [0.01, 0.3, 0.0, -0.5, 5.0])
-def test_the_best_return_of_deep_sea_is_that_of_the_best_policy(cost: float, deterministic: bool) -> None:
+def test_the_best_return_of_deep_sea_is_that_of_the_best_policy(cost: float, deterministic: bool, charged: str) -> None:
     for size in (2, 3, 10):
-        sea = DeepSea(0, size=size, deterministic=deterministic, unscaled_move_cost=cost)
-        assert sea.best_return == pytest.approx(best_mean_return(size, deterministic, cost), abs=1e-12)
+        sea = DeepSea(0, size, deterministic, unscaled_move_cost=cost, move_costs=charged)
+        assert sea.best_return == pytest.approx(best_mean_return(size, deterministic, cost, charged), abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 7])
+@pytest.mark.parametrize("charged", ["diagonal", "every"])
+def test_deep_sea_pays_in_every_cell_what_the_paper_or_bsuite_says(charged: str, size: int) -> None:
+    costs, visited = costs_of_moves(size, 0.01 / size, charged), set()
+    for moves in product((-1, 1), repeat=size):
+        sea = DeepSea(4, size, move_costs=charged)
+        sea.reset()
+        column = 0
+        for row, move in enumerate(moves):
+            reward = sea.step(sea._right[row][column] if move == 1 else 1 - sea._right[row][column]).reward
+            treasure = float(row == column == size - 1)
+            assert reward == (treasure - costs[row][column] if move == 1 else 0.0)
+            sea.reward_spec().validate(np.float64(reward))
+            visited.add((row, column))
+            column = max(column + move, 0)
+    assert len(visited) > size
+
+
+def test_the_best_return_with_the_papers_costs_is_just_above_0_99() -> None:
+    assert DeepSea(0, size=20, move_costs="diagonal").best_return == pytest.approx(1 - 0.01 * 19 / 20)
+    assert DeepSea(0, size=20, move_costs="every").best_return == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_which_moves_cost_changes_nothing_but_rewards(deterministic: bool) -> None:
+    paper, bsuite = (DeepSea(2, 6, deterministic, move_costs=charged) for charged in ("diagonal", "every"))
+    rewards: set[float] = set()
+    for action in np.random.RandomState(0).randint(2, size=700).tolist():
+        one, other = paper.step(action), bsuite.step(action)
+        rewards.add(round((one.reward or 0.0) - (other.reward or 0.0), 6))
+        assert_same_step(one._replace(reward=None), other._replace(reward=None))
+        assert (paper.treasure, paper.bad) == (bsuite.treasure, bsuite.bad)
+    assert rewards == {0.0, round(0.01 / 6, 6)}
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -397,6 +444,8 @@ def test_the_summary_of_swingup_has_the_best_of_the_last_100_episodes() -> None:
         (lambda: DeepSea(0, size=1), "size must be at least 2, got 1"),
         (lambda: DeepSea(0, mapping_seed=-1), "mapping_seed must be None or from 0 to"),
         (lambda: DeepSea(0, unscaled_move_cost=float("nan")), "unscaled_move_cost must be finite"),
+        (lambda: DeepSea(0, move_costs="none"), "move_costs must be 'diagonal' or 'every', got 'none'"),
+        (lambda: DeepSea(0, move_costs=True), "move_costs must be 'diagonal' or 'every', got True"),  # type: ignore[arg-type]
         (lambda: CartpoleSwingup(0, height_threshold=1.0), "height_threshold must be below 1"),
         (lambda: CartpoleSwingup(0, timescale=0.0), "timescale must be above 0 and finite, got 0.0"),
         (lambda: CartpoleSwingup(0, max_time=float("inf")), "max_time must be above 0 and finite"),

@@ -6,6 +6,7 @@ import re
 import runpy
 import sys
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import dm_env
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from building import append
+from explore_plugins.deep_sea import DeepSea
 from explore_plugins.ensemble import Ensemble
 from explore_plugins.hypermodel import Hypermodel
 from explore_plugins.mean_net import MLP
@@ -80,6 +82,21 @@ def test_deep_sea_pays_for_going_right_along_the_diagonal_and_rewards_only_its_e
     assert returns("rrrl") == pytest.approx(-0.01 * 3 / 4)
     assert returns("llll") == 0
     assert returns("rlrr") == pytest.approx(-0.01 / 4)  # off the diagonal nothing costs and nothing pays
+
+
+@pytest.mark.parametrize("module", [pins, bsp, hyperagent, wtd])
+def test_an_example_charges_what_deep_sea_does_with_the_papers_costs(module):
+    size, random = 4, np.random.default_rng(0)
+    example = module.DeepSea(size, random) if module is wtd else module.DeepSea(size)
+    framework = DeepSea(0, size=size, move_costs="diagonal")
+    for moves in product((False, True), repeat=size):
+        example.reset()
+        framework.reset()
+        for row, right in enumerate(moves):
+            column = example.column
+            step = example.step(int(right == example.right[row][column]))
+            reward = framework.step(int(right == framework._right[row][column])).reward
+            assert (step[0] if module is wtd else step[1]) == reward
 
 
 # The page "The paper in this code"

@@ -141,14 +141,16 @@ def test_the_model_of_a_random_mdp_is_what_happens():
     assert mdp.true_model().start.tolist() == [1, 0, 0]
 
 
-def test_the_model_of_stochastic_deep_sea_is_what_happens():
-    sea = DeepSea(2, size=5, deterministic=False)
+@pytest.mark.parametrize("charged", ["diagonal", "every"])
+def test_the_model_of_stochastic_deep_sea_is_what_happens(charged):
+    sea = DeepSea(2, size=5, deterministic=False, unscaled_move_cost=0.5, move_costs=charged)
     assert_model_is_true(sea, aimless(sea, 4000))
 
 
+@pytest.mark.parametrize("charged", ["diagonal", "every"])
 @pytest.mark.parametrize("cost", [0.01, -0.5, 3.0])
-def test_the_model_of_deep_sea_is_what_happens_to_the_last_bit(cost):
-    sea = DeepSea(3, size=5, unscaled_move_cost=cost)
+def test_the_model_of_deep_sea_is_what_happens_to_the_last_bit(cost, charged):
+    sea = DeepSea(3, size=5, unscaled_move_cost=cost, move_costs=charged)
     model = sea.true_model()
     for stage, before, action, reward, after in aimless(sea, 200):
         [state] = np.flatnonzero(model.observations[stage] == before)
