@@ -16,6 +16,7 @@ from explore.errors import UserError
 COMMANDS: dict[str, type[Command]] = {
     "run": run_commands.Run,
     "resume": run_commands.Resume,
+    "extend": run_commands.Extend,
     "sweep": sweep_commands.Sweep,
     "compare": read_commands.Compare,
     "report": read_commands.Report,

@@ -1,4 +1,4 @@
-"""`explore run` and `explore resume`."""
+"""`explore run`, `explore resume` and `explore extend`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     """Options of an experiment, be it a run or the cells of a sweep."""
     binding = '"slot.Name.parameter = value"'
     parser.add_argument("-b", dest="bindings", metavar="BINDING", action="append", default=[], help=binding)
+    add_manner(parser)
+
+
+def add_manner(parser: argparse.ArgumentParser) -> None:
+    """Options that change no result."""
     add_plugins(parser)
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--allow-imports", action="store_true", help="let import statements in gin files run code")
 
 
-def add_seeds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", metavar="SEEDS", type=parse_seeds, help="e.g. 0-4 or 0,3,7")
+def add_seeds(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    parser.add_argument("--seeds", metavar="SEEDS", type=parse_seeds, required=required, help="e.g. 0-4 or 0,3,7")
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
@@ -75,3 +80,17 @@ class Resume(Command):
         from explore._running.run import run
 
         run(**vars(arguments), resume=True)
+
+
+class Extend(Command):
+    summary = "add seeds to a finished run, as if all had been run at once"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("folder", metavar="RUN", help="the folder of a run that is done")
+        add_seeds(parser, required=True)
+        add_manner(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from explore._running.run import extend
+
+        extend(**vars(arguments))

@@ -159,9 +159,7 @@ class Experiment:
         threads = torch.get_num_threads()
         with preserve_generators():
             torch.set_num_threads(self.threads)
-            torch.manual_seed(self.seeds[0] % 2**64)
-            np.random.seed(self.seeds[0] % 2**32)
-            random.seed(self.seeds[0])
+            seed_generators(self.seeds[0])
             try:
                 yield
             finally:
@@ -192,6 +190,13 @@ class Experiment:
             "visits": self.visits,
             "generators": global_generators(),
         }
+
+
+def seed_generators(seed: int) -> None:
+    """Seeds the global generators."""
+    torch.manual_seed(seed % 2**64)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from explore._config.discovery import Registry
@@ -38,11 +38,8 @@ class Resumption:
         done = int(max(run.episodes["episode"], default=0))
         if self.checkpoint is None and done > 1:  # to begin again would remove episodes, the first one excepted
             raise UserError(f"{run.folder} has {done} episodes but no checkpoint to resume from; {_begin_again(run)}")
-        if self.changes and not force:
-            raise UserError(
-                f"{run.folder} cannot be resumed exactly: it was made with {'; '.join(self.changes)}. "
-                "Undo that, or resume it all the same with --force"
-            )
+        if not force:
+            refuse_changes(run, self.changes)
         if list(self.experiment.columns) != run.info["columns"]:
             raise UserError(f"{run.folder} cannot be resumed: episodes.csv would have other columns")
 
@@ -87,6 +84,15 @@ class Resumption:
             return f"since every seed had solved its task by episode {self.after}"
         extension = f'-b "experiment.episodes = {2 * self.after}"'
         return f"with {self.after} episodes; to extend it, add for example {extension}"
+
+
+def refuse_changes(run: Run, changes: Sequence[str]) -> None:
+    """Raises `UserError` if there are any."""
+    if changes:
+        raise UserError(
+            f"{run.folder} cannot be resumed exactly: it was made with {'; '.join(changes)}. "
+            "Undo that, or resume it all the same with --force"
+        )
 
 
 def check_plugins(run: Run, registry: Registry) -> None:

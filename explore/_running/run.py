@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,15 @@ from explore._config.configuration import Config
 from explore._config.discovery import discover
 from explore._config.gin_files import format_binding, name_run
 from explore._messages import note
-from explore._running.experiment import load
+from explore._running.experiment import Experiment, load
+from explore._running.extend import check_the_same, extend_run, resume_parts
 from explore._running.preflight import try_before_run
 from explore._running.provenance import provenance
 from explore._running.resume import Resumption, check_plugins, find_checkpoint
 from explore._running.trainer import Trainer
 from explore._state import Misfit, restore
 from explore._storage.checkpoints import Damaged
+from explore._storage.parts import list_parts, make_first_part
 from explore._storage.run_folder import Run
 from explore._storage.run_writer import RunWriter, find_latest
 from explore.errors import FolderTaken, UserError
@@ -39,13 +42,20 @@ class Request:
     allow_imports: bool
     resume: bool
     force: bool
+    whole: Run | None = None  # the run of which this one is a part
 
     @property
     def resumes(self) -> bool:
         """Whether there is a run to resume, so that none begins."""
         return self.folder is not None and self.resume and (self.config is None or (self.folder / "run.json").exists())
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether seeds were added to the run that is to be resumed."""
+        return self.resumes and self.folder is not None and bool(list_parts(Run.open(self.folder).folder))
+
     def resume_command(self, folder: Path) -> str:
+        folder = self.whole.folder if self.whole else folder
         place = f"./{folder}" if str(folder).startswith("-") else str(folder)
         words = ["explore", "resume", place, *(word for plugin in self.plugins for word in ("-p", plugin))]
         return shlex.join([*words, *(["--allow-imports"] if self.allow_imports else [])])
@@ -86,8 +96,23 @@ def run(
         return _run(request)  # another process began it a little earlier
 
 
+def extend(
+    folder: str | Path,
+    seeds: Iterable[int],
+    *,
+    plugins: Sequence[str] = (),
+    quiet: bool = False,
+    allow_imports: bool = False,
+) -> Run:
+    """Adds seeds to a finished run; returns it, as if all its seeds had been run at once."""
+    request = Request(None, Path(folder).expanduser(), [], as_list(plugins), quiet, allow_imports, True, False)
+    return extend_run(request, as_integers(seeds), _run)
+
+
 def _run(request: Request) -> Run:
     """Runs an experiment from its first episode on, or from a checkpoint."""
+    if request.has_parts:
+        return resume_parts(request, _run)
     with ExitStack() as stack:
         writer = None
         if request.resumes:
@@ -99,8 +124,7 @@ def _run(request: Request) -> Run:
         config = request.config if request.config is not None or writer is None else writer.run.folder / "config.gin"
         loaded = load(config, request.bindings, registry, allow_imports=request.allow_imports)
         experiment = loaded.build()
-        notes = loaded.unused()
-        for remark in [*map(str, registry.failed), *notes]:
+        for remark in [*map(str, registry.failed), *loaded.unused()]:
             note(remark)
         made_with = provenance(registry, experiment.agent.execution())
         resumption = None
@@ -109,26 +133,36 @@ def _run(request: Request) -> Run:
             resumption.check(request.force)
         try_before_run(experiment, registry)
         if writer is None:
-            writer = RunWriter.create(
-                request.folder,
-                name=name_run(request.config or ""),
-                config=loaded.text(),
-                quiet=request.quiet,
-                task=experiment.description,
-                columns=experiment.columns,
-                seeds=experiment.seeds,
-                episodes=experiment.episodes,
-                notes=notes,
-                **made_with,
-            )
+            writer = _begin(request, loaded, experiment, made_with)
             stack.enter_context(closing(writer))
-            if request.resume:
-                note(f"there is nothing to resume yet: the run begins in {writer.run.folder}")
         stack.enter_context(experiment.isolate())
         if resumption is None or resumption.restore():
             _note_fall_back(writer.run)
             Trainer(experiment, writer, registry, request.resume_command(writer.run.folder)).train()
     return writer.run
+
+
+def _begin(request: Request, loaded: Config, experiment: Experiment, made_with: Mapping[str, Any]) -> RunWriter:
+    """The writer of a new run."""
+    config, notes = loaded.text(), loaded.unused()
+    if request.whole is not None:
+        check_the_same(request.whole, made_with, loaded.build)
+        make_first_part(request.whole)
+    writer = RunWriter.create(
+        request.folder,
+        name=name_run(request.config or ""),
+        config=config,
+        quiet=request.quiet,
+        task=experiment.description,
+        columns=experiment.columns,
+        seeds=experiment.seeds,
+        episodes=experiment.episodes,
+        notes=notes,
+        **made_with,
+    )
+    if request.resume:
+        note(f"there is nothing to resume yet: the run begins in {writer.run.folder}")
+    return writer
 
 
 def _note_fall_back(run: Run) -> None:
@@ -153,6 +187,8 @@ def load_agent(folder: str | Path, plugins: Sequence[str] = (), allow_imports: b
 def _restore_agent(run: Run, loaded: Config) -> Agent:
     agent: Agent = loaded.build().agent
     found = find_checkpoint(run)
+    if found is None and list_parts(run.folder):
+        raise UserError(f"seeds were added to {run.folder}; load the agent of a part, such as {run.folder / 'parts/1'}")
     if found is None:
         raise UserError(f"{run.folder} has no checkpoint, so there is no agent to load")
     try:

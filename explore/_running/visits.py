@@ -22,6 +22,10 @@ MOST_NUMBERS = 1000
 """In an observation: whole episodes of larger ones, such as images, are not kept."""
 
 
+BLOCK = 64
+"""Steps of an episode of which beliefs are asked at a time."""
+
+
 class Visits(ABC):
     """Where each seed has been: follows every episode, and gives the arrays of a snapshot now and then."""
 
@@ -111,7 +115,7 @@ class BestEpisodes(Visits):
             "rewards": np.stack([_pad_path(path, np.full(lengths.max(), np.nan)) for path in self.rewards]),
         }
         beyond = np.arange(lengths.max()) >= lengths[:, None]
-        for name, values in beliefs(agent, observations).items():
+        for name, values in _beliefs_by_blocks(agent, observations).items():
             arrays[name] = np.where(beyond[..., None], np.float32(np.nan), values)
         return arrays
 
@@ -159,6 +163,14 @@ def beliefs(agent: Agent, observations: np.ndarray) -> dict[str, np.ndarray]:
             raise ValueError(f"{type(agent).__name__}.beliefs() must not give anything called {name!r}")
         found[name] = array.astype(np.float32)
     return found
+
+
+def _beliefs_by_blocks(agent: Agent, observations: np.ndarray) -> dict[str, np.ndarray]:
+    """`beliefs`, of as many observations at a time however many there are: how many decides how sums are rounded."""
+    count = observations.shape[1]
+    padded = np.concatenate([observations, np.repeat(observations[:, -1:], -count % BLOCK, axis=1)], axis=1)
+    blocks = [beliefs(agent, padded[:, start : start + BLOCK]) for start in range(0, count, BLOCK)]
+    return {name: np.concatenate([block[name] for block in blocks], axis=1)[:, :count] for name in blocks[0]}
 
 
 def _describe_array(array: np.ndarray) -> str:

@@ -83,7 +83,8 @@ class RunWriter:
         """
         run, forced = self.run, facts.pop("forced", ())
         self.config, run.resumed_after = config, after
-        resumed = {"at": _now(), "after_episode": after, "command": command, "forced": list(forced)}
+        resumed = {"at": _now(), "after_episode": after, "episodes": run.info["episodes"]}
+        resumed |= {"command": command, "forced": list(forced)}
         run.info |= {**facts, "status": "running", "reason": None, "finished": None, "seconds": None}
         run.info["resumed"] = [*run.info["resumed"], resumed]
         with _report_write_errors("to", run.folder):
@@ -94,6 +95,32 @@ class RunWriter:
             if config != run.config:
                 files.write(run.folder / "config.gin", config)
             write_json(run.folder / "run.json", run.info)
+
+    def replace(
+        self,
+        config: str,
+        rows: str,
+        snapshots: Mapping[int, Mapping[str, np.ndarray]],
+        summary: Mapping[str, Any],
+        **facts: Any,
+    ) -> None:
+        """Replaces all that a run holds, but for its parts, which can do it again if this is interrupted.
+
+        In between its status is "running". `facts` are entries of `run.json`, `seconds` among them.
+        """
+        run = self.run
+        with _report_write_errors("to", run.folder):
+            write_json(run.folder / "run.json", {**run.info, "status": "running"})
+            files.write(run.folder / "config.gin", config)
+            files.write(run.folder / "episodes.csv", rows)
+            for episode in {*run.snapshots.episodes()} - {*snapshots}:
+                run.snapshots.remove(episode)
+            run.snapshots.seeds = len(facts["seeds"])
+            for episode, arrays in snapshots.items():
+                run.snapshots.write(episode, arrays)
+            run.checkpoints.remove_after(0)
+        run.info |= facts
+        self.finish("done", summary, seconds=facts["seconds"])
 
     def add_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Appends rows to `episodes.csv`."""
