@@ -5,13 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from explore._analysis.groups import Configuration, configurations, differences, read_finished_runs, run_folders
-from explore._analysis.statistics import Interval, log_rank, mean_interval, probability_of_improvement
+from explore._analysis.power import (
+    FEWEST,
+    MOST,
+    WANTED,
+    differ_as_they_are,
+    log_rank_test,
+    rank_test,
+    seeds_to_tell,
+)
+from explore._analysis.statistics import (
+    Interval,
+    confidence_sequence,
+    log_rank,
+    mean_interval,
+    probability_of_improvement,
+)
 from explore.errors import UserError
 
 FEW = 10
@@ -42,7 +57,24 @@ class Comparison:
             {**row, "differs": {name: one.bindings.get(name) for name in self.differing}}
             for row, one in zip(self.rows(), self.configurations)
         ]
-        return json.dumps({"configurations": rows, "left_out": self.left_out}, indent=2, allow_nan=False)
+        content = {"configurations": rows, "not_told_apart": self.not_told_apart(), "left_out": self.left_out}
+        return json.dumps(content, indent=2, allow_nan=False)
+
+    def not_told_apart(self) -> list[dict[str, Any]]:
+        """The configurations that a test does not tell from the first, and how many seeds of each probably would."""
+        first, found = self.configurations[0], []
+        for one in self.configurations[1:]:
+            counts = len(one.seeds), len(first.seeds)
+            by_times = one.decides and bool(len(one.survival().solved_at) + len(first.survival().solved_at))
+            if by_times:
+                test = log_rank_test(one.survival(), first.survival())
+            else:
+                test = rank_test(*(each.numbers("score") or each.numbers("mean_return") for each in (one, first)))
+            if min(counts) >= FEWEST and not differ_as_they_are(test, *counts):
+                by = "episodes_to_solve" if by_times else "score" if one.numbers("score") else "mean_return"
+                names = {"configuration": one.name, "other": first.name, "by": by}
+                found.append({**names, "seeds": [*counts], "seeds_to_tell": seeds_to_tell(test, *counts)})
+        return found
 
     def csv(self) -> str:
         """The table with a column for each end of an interval."""
@@ -73,6 +105,7 @@ class Comparison:
         named = " ".join(one.name for one in self.configurations)
         unnamed = [name for name in self.differing if f"{name.rpartition('.')[2]} = " not in named]
         lines += [f"They differ in {', '.join(unnamed)}, too."] if unnamed else []
+        lines += [_describe_power(pair) for pair in self.not_told_apart()]
         told = "Intervals are 95%: bootstrap over seeds; episodes to solve by Kaplan-Meier, unsolved seeds censored."
         fewest = min(len(one.seeds) for one in self.configurations)
         return [*lines, f"{told} {CAUTION}" if fewest < FEW else told]
@@ -82,9 +115,12 @@ class Comparison:
         for name in ("score", "mean_return"):
             if numbers := one.numbers(name):
                 row[name] = list(mean_interval(numbers))
+        if numbers := one.numbers("score"):
+            row["score_any_time"] = _at_any_time(numbers)
         if one.decides:
             curve = one.survival()
             row["solved"] = len(curve.solved_at) / curve.seeds
+            row["solved_any_time"] = _at_any_time([1] * len(curve.solved_at) + [0] * len(curve.censored_at))
             row["episodes_to_solve"] = list(curve.median)
         row["better_than_first"] = None if one is first else list(better(one, first))
         if one.decides:
@@ -113,6 +149,21 @@ def better(one: Configuration, other: Configuration) -> Interval:
         ours, theirs = [seed[1:] for seed in ours], [seed[1:] for seed in theirs]
     rank = {seed: float(place) for place, seed in enumerate(sorted({*ours, *theirs}))}
     return probability_of_improvement([rank[seed] for seed in ours], [rank[seed] for seed in theirs])
+
+
+def _at_any_time(numbers: Sequence[float]) -> list[float | None] | None:
+    """An interval that is valid whenever one looks; None for scores beyond 0 to 1, which are no proper ones."""
+    return list(confidence_sequence(numbers)) if min(numbers) >= 0 and max(numbers) <= 1 else None
+
+
+def _describe_power(pair: Mapping[str, Any]) -> str:
+    ours, theirs = pair["seeds"]
+    seeds = f"{ours} seeds each" if ours == theirs else f"{ours} and {theirs} seeds"
+    told = f"{pair['configuration']} and {pair['other']} cannot be told apart by {pair['by'].replace('_', ' ')}"
+    if pair["seeds_to_tell"] is None:
+        return f"{told} with {seeds}; even {MOST:,} each probably would not tell, if the difference is what it seems."
+    would = f"{pair['seeds_to_tell']:,} each would with probability {WANTED}"
+    return f"{told} with {seeds}; {would}, if the difference is what it seems."
 
 
 def _cell(value: Any) -> str:

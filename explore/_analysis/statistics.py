@@ -98,6 +98,36 @@ def mean_band(*tasks: ArrayLike, resamples: int = RESAMPLES) -> Band:
     return Band(low, estimate, high)
 
 
+def confidence_sequence(scores: ArrayLike) -> Interval:
+    """The mean of scores from 0 to 1, or a share of zeros and ones, with an interval valid whenever one looks.
+
+    With probability 95% it holds the true mean after every number of seeds at once, so seeds may be added until it
+    is narrow enough. It holds the means m that would not let a gambler multiply a stake by 20: by the betting
+
+        M(m) = E_q prod_i [x_i q / m + (1 - x_i) (1 - q) / (1 - m)],  q uniform from 0 to 1,
+
+    a nonnegative martingale if m is the mean, whatever the distribution and the order (Ville 1939; Waudby-Smith and
+    Ramdas 2024, https://arxiv.org/abs/2010.09686; Orabona and Jun 2021, https://arxiv.org/abs/2110.14099). Of a
+    share it is the beta-binomial mixture (Robbins 1970). log M is convex in m and at most 0 at the mean of the
+    scores, so these m are an interval around that.
+    """
+    x = _scores([scores])[0]
+    if x.min() < 0 or x.max() > 1:
+        raise ValueError(f"scores must be from 0 to 1, got {x.min():g} to {x.max():g}")
+    values, counts = np.unique(x, return_counts=True)
+    nodes, weights = np.polynomial.legendre.leggauss(min(len(x) // 2 + 1, 100))  # exact up to 199 seeds
+    q = (nodes[:, None] + 1) / 2
+
+    def is_rejected(m: float) -> bool:
+        with np.errstate(divide="ignore"):
+            logs = np.log(values * q / m + (1 - values) * (1 - q) / (1 - m)) @ counts
+        return bool(np.log(weights / 2 @ np.exp(logs - logs.max())) + logs.max() >= -math.log(1 - LEVEL))
+
+    estimate = float(x.mean())
+    low, high = (_find_edge(is_rejected, estimate, end) for end in (0.0, 1.0))
+    return Interval(low, estimate, high)
+
+
 def performance_profile(tasks: Sequence[ArrayLike], thresholds: ArrayLike, resamples: int = RESAMPLES) -> Band:
     """The share of scores above each threshold, as a mean over tasks, with stratified bootstrap intervals.
 
@@ -197,10 +227,19 @@ def log_rank(a: KaplanMeier, b: KaplanMeier) -> float | None:
     times = np.unique(solved)
     ours, _ = _count_at_risk(times, a.solved_at, a.censored_at)
     at_risk, events = _count_at_risk(times, solved, np.append(a.censored_at, b.censored_at))
-    share = ours / at_risk
-    variance = (events * share * (1 - share) * (at_risk - events) / np.maximum(at_risk - 1, 1)).sum()
-    excess = len(a.solved_at) - (events * share).sum()
+    excess, variance = compare_events(len(a.solved_at), ours, at_risk, events)
     return None if variance == 0 else 2 * NORMAL.cdf(-abs(excess) / math.sqrt(variance))
+
+
+def compare_events(solved: Any, ours: np.ndarray, at_risk: np.ndarray, events: np.ndarray) -> tuple[Any, Any]:
+    """How many more seeds of one curve solved the task than if two were one, and the variance of that.
+
+    Given are how many solved it, and at the times along the last axis how many were at risk, of this one and of
+    both, and how many of both solved it.
+    """
+    share = ours / np.maximum(at_risk, 1)
+    variance = (events * share * (1 - share) * (at_risk - events) / np.maximum(at_risk - 1, 1)).sum(-1)
+    return solved - (events * share).sum(-1), variance
 
 
 def smooth(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") -> np.ndarray:
@@ -212,6 +251,16 @@ def smooth(values: ArrayLike, window: int, by: Literal["mean", "max"] = "mean") 
     if by == "max":
         return windows.max(-1)
     return windows.sum(-1) / np.minimum(np.arange(curve.shape[-1]) + 1, window)
+
+
+def _find_edge(is_rejected: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Where between a number and an end of their range the rejected ones begin; the end if none are."""
+    if inside == outside:
+        return outside
+    for _ in range(40):
+        middle = (inside + outside) / 2
+        inside, outside = (inside, middle) if is_rejected(middle) else (middle, outside)
+    return outside
 
 
 def _draw_counts(rng: np.random.Generator, seeds: int, resamples: int) -> np.ndarray:

@@ -172,3 +172,19 @@ def test_names_are_as_short_as_they_can_be():
     assert names_by_difference([{"a.b.x": "1", "a.c.x": "1"}, {"a.b.x": "2", "a.c.x": "1"}]) == ["x = 1", "x = 2"]
     three = [{"a.b.x": "1", "a.c.x": "1"}, {"a.b.x": "2", "a.c.x": "1"}, {"a.b.x": "2", "a.c.x": "2"}]
     assert names_by_difference(three) == ["a.b.x = 1, a.c.x = 1", "a.b.x = 2, a.c.x = 1", "a.b.x = 2, a.c.x = 2"]
+
+
+def test_what_cannot_be_told_apart_is_said_with_the_seeds_that_would_tell(runs):
+    comparison = compare([runs / name for name in ("one", "more", "tilde")])
+    [pair] = comparison.not_told_apart()
+    assert (pair["other"], pair["configuration"]) == ("target = MeanArgmax", "target = SampledArgmax")
+    assert pair["seeds"] == [6, 6]
+    assert any("cannot be told apart by" in line and "with 6 seeds each; " in line for line in comparison.foot())
+    assert json.loads(comparison.json())["not_told_apart"] == [pair]
+
+
+def test_shares_and_scores_have_intervals_that_hold_whenever_one_looks(runs):
+    for row in compare([runs / "tilde", runs / "wide"]).rows():
+        low, share, high = row["solved_any_time"]
+        assert low <= share == row["solved"] <= high
+        assert row["score_any_time"][1] == pytest.approx(row["score"][1])

@@ -8,6 +8,7 @@ from scipy import stats
 
 from explore._analysis.statistics import (
     Interval,
+    confidence_sequence,
     iqm,
     log_rank,
     mean_band,
@@ -300,3 +301,59 @@ def test_the_interval_of_the_median_holds_it():
 def test_survival_needs_a_seed():
     with pytest.raises(ValueError, match="got none"):
         survival([])
+
+
+# Confidence sequences
+
+
+def test_the_sequence_of_a_share_without_any_is_the_closed_form():
+    for seeds in (1, 5, 40):  # none of n: the share p is rejected once (1 - p) ** n <= 0.05 / (n + 1)
+        low, estimate, high = confidence_sequence([0] * seeds)
+        assert (low, estimate) == (0, 0)
+        assert high == pytest.approx(1 - (0.05 / (seeds + 1)) ** (1 / seeds))
+        assert confidence_sequence([1] * seeds) == pytest.approx((1 - high, 1, 1))
+
+
+@pytest.mark.parametrize("solved", [1, 7, 19])
+def test_the_sequence_of_a_share_is_the_beta_binomial_mixture(solved):
+    low, estimate, high = confidence_sequence([1] * solved + [0] * (20 - solved))
+    assert estimate == solved / 20
+    for share in (low, high):
+        mixture = stats.betabinom.pmf(solved, 20, 1, 1) / stats.binom.pmf(solved, 20, share)
+        assert mixture == pytest.approx(20)
+
+
+SCORES = {
+    "shares": lambda rng, size: (rng.random(size) < 0.3).astype(float),
+    "beta": lambda rng, size: rng.beta(0.5, 1.5, size),
+    "mostly none": lambda rng, size: rng.random(size) * (rng.random(size) < 0.1),
+}
+MEANS = {"shares": 0.3, "beta": 0.25, "mostly none": 0.05}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_sequence_holds_the_mean_at_all_looks_at_once(name):
+    rng, missed, trials = np.random.default_rng(0), 0, 150
+    for _ in range(trials):
+        scores = SCORES[name](rng, 40)
+        looks = [confidence_sequence(scores[:seeds]) for seeds in (2, 4, 7, 12, 20, 40)]
+        missed += any(not look.low <= MEANS[name] <= look.high for look in looks)
+    assert missed / trials <= 0.05 + 2 * (0.05 * 0.95 / trials) ** 0.5
+
+
+def test_a_sequence_is_wider_than_an_interval_for_one_look_but_not_by_much():
+    for solved in range(21):
+        low, _, high = confidence_sequence([1] * solved + [0] * (20 - solved))
+        exact = stats.binomtest(solved, 20).proportion_ci()
+        assert low <= exact.low + 1e-9
+        assert exact.high - 1e-9 <= high
+        assert high - low < 1.6 * (exact.high - exact.low)
+
+
+def test_scores_that_vary_less_have_a_narrower_sequence_in_any_order():
+    wide, narrow = confidence_sequence([0, 1] * 10), confidence_sequence([0.4, 0.6] * 10)
+    assert wide.low < narrow.low < 0.5 < narrow.high < wide.high
+    scores = np.random.default_rng(0).random(12)
+    assert confidence_sequence(scores) == pytest.approx(confidence_sequence(np.sort(scores)))
+    with pytest.raises(ValueError, match="scores must be from 0 to 1, got 0 to 2"):
+        confidence_sequence([0, 2])
