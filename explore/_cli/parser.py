@@ -17,6 +17,7 @@ COMMANDS: dict[str, type[Command]] = {
     "run": run_commands.Run,
     "resume": run_commands.Resume,
     "sweep": sweep_commands.Sweep,
+    "reproduce": sweep_commands.Reproduce,
     "compare": read_commands.Compare,
     "report": read_commands.Report,
     "watch": read_commands.Watch,
