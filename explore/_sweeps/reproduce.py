@@ -130,7 +130,7 @@ def reproduce(
 def plan_batches(there: Sequence[tuple[int, ...]], asked: Sequence[int]) -> list[tuple[int, ...]]:
     """The seeds of each sweep to run: those that hold some of what is asked for, and a new one for the rest."""
     known = {seed for batch in there for seed in batch}
-    rest = tuple(seed for seed in asked if seed not in known)
+    rest = tuple(sorted({*asked} - known))  # as the name of their folder says
     return [batch for batch in there if {*asked} & {*batch}] + ([rest] if rest else [])
 
 
@@ -233,8 +233,11 @@ def draw(
         csv.writer(text_of_table, lineterminator="\n").writerows(section.table)
         texts["table.csv"] = text_of_table.getvalue()
     texts["README.md"] = _page(experiment, section, data, scale, command)
-    for name, content in texts.items():
-        files.write(folder / name, content)
+    try:
+        for name, content in texts.items():
+            files.write(folder / name, content)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
     return folder / "README.md"
 
 

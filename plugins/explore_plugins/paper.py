@@ -98,7 +98,7 @@ def draw_cost(data: ReportData) -> Section:
         size = int(results[0].configuration.cost["parameters"])
         rows.append([setting, method, time, f"{size:,}", f"{4e-6 * COPIES * size:.2f}"])
     text = [
-        "The time of an update is that by which the median episode is longer where there are more updates in it, so "
+        "The time of an update is that by which quick episodes are longer where there are more updates in them, so "
         "that acting is left out; it holds if nothing else ran beside (--jobs 1). Memory is computed, not measured: "
         f"{COPIES} single-precision numbers for each parameter (trained, target, prior, gradient, Adam's two moments)."
     ]
@@ -110,9 +110,12 @@ def _batches(result: Result) -> int:
 
 
 def _episode_seconds(result: Result) -> float:
-    """How long the median episode of all seeds takes, in the second half of a run, where all learn."""
+    """How long a quick episode of all seeds takes, in the second half of a run, where all learn.
+
+    What else the machine does makes episodes slower, never quicker: the 10% quantile hardly sees it.
+    """
     seconds = np.diff(result.columns["seconds"][0], prepend=0.0)
-    return float(np.median(seconds[len(seconds) // 2 :]))
+    return float(np.quantile(seconds[len(seconds) // 2 :], 0.1))
 
 
 def draw_choices(data: ReportData) -> Section:
@@ -238,7 +241,8 @@ REGRET = Experiment(
     seeds=range(200),
 )
 SAME_SIZE = ("value.MLP.hidden = (300,)", "experiment.episodes = 300")
-BATCHES = "agent.Indexed.batches_per_episode = [10, 40]"
+BATCHES = "agent.Indexed.batches_per_episode = [10, 50]"
+SHORT = ("environment.CartpoleSwingup.max_time = 1.0", "experiment.episodes = 100")  # hardly any acting
 COST = Experiment(
     name="cost",
     claim="An update of PINs takes two back-propagations, one of BSP_K takes K: at equal sizes of the networks PINs "
@@ -246,7 +250,7 @@ COST = Experiment(
     grids={
         "deep-sea-pins": Grid(["pins_deep_sea"], [BATCHES], [*SAME_SIZE, "uncertainty.SoftplusHeads.hidden = (300,)"]),
         "deep-sea-bsp": Grid(recipes("deep_sea", "bsp5", "bsp7", "bsp10"), [BATCHES], SAME_SIZE),
-        "cartpole": Grid(recipes("cartpole", *[*METHODS][:4]), [BATCHES], ["experiment.episodes = 20"]),
+        "cartpole": Grid(recipes("cartpole", *[*METHODS][:4]), [BATCHES], SHORT),
     },
     draw=draw_cost,
     core_hours=0.1,
