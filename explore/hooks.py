@@ -1,4 +1,4 @@
-"""The hooks a plugin may implement: one per slot, and three to watch a run.
+"""The hooks a plugin may implement: one per slot, one for experiments, and three to watch a run.
 
 A hook of a slot returns a list of classes; `explore.interfaces` holds the base class of each.
 """
@@ -12,12 +12,13 @@ import pluggy
 
 if TYPE_CHECKING:
     from explore._storage.run_folder import Run
+    from explore.experiments import Experiment
 
 __all__ = [
     "SLOTS", "explore_agents", "explore_bonuses", "explore_environments", "explore_episode_finished",
-    "explore_launchers", "explore_objectives", "explore_observers", "explore_priors", "explore_run_finished",
-    "explore_run_started", "explore_schedules", "explore_selections", "explore_uncertainty_modules",
-    "explore_value_networks", "hookimpl",
+    "explore_experiments", "explore_launchers", "explore_objectives", "explore_observers", "explore_priors",
+    "explore_run_finished", "explore_run_started", "explore_schedules", "explore_selections",
+    "explore_uncertainty_modules", "explore_value_networks", "hookimpl",
 ]  # fmt: skip
 
 _hookspec = pluggy.HookspecMarker("explore")
@@ -93,6 +94,11 @@ def explore_observers() -> list[type]:  # type: ignore[empty-body]
 @_hookspec
 def explore_launchers() -> list[type]:  # type: ignore[empty-body]
     """Launchers (slot `launcher`): subclasses of `interfaces.Launcher`."""
+
+
+@_hookspec
+def explore_experiments() -> list[Experiment]:  # type: ignore[empty-body]
+    """Experiments that `explore reproduce` runs and draws: objects of `experiments.Experiment`."""
 
 
 @_hookspec

@@ -31,8 +31,9 @@ from explore._analysis.report.drawing import (
     legend,
     panels,
 )
+from explore._analysis.report.solving import draw_solving
 from explore._analysis.report.style import INK, new_figure, series
-from explore._analysis.statistics import Band, Interval, mean_band, mean_interval, resample_means
+from explore._analysis.statistics import Band, Interval, mean_band, mean_interval, resample_means, share_interval
 from explore._config.gin_files import read_bindings
 from explore._storage.files import write_all as write_files
 from explore._storage.run_folder import Run
@@ -51,6 +52,7 @@ __all__ = [
     "describe_seeds",
     "draw_band",
     "draw_line",
+    "draw_solving",
     "finished_runs",
     "label_outer",
     "legend",
@@ -61,6 +63,7 @@ __all__ = [
     "read_bindings",
     "resample_means",
     "series",
+    "share_interval",
     "write_files",
 ]
 

@@ -60,6 +60,16 @@ def mean_interval(scores: ArrayLike) -> Interval:
     return stratified_bootstrap([scores], np.mean)
 
 
+def share_interval(successes: int, count: int) -> Interval:
+    """The share of successes with its Wilson interval, which holds for few seeds, and for none or all (Wilson 1927)."""
+    if not 0 <= successes <= count or count < 1:
+        raise ValueError(f"successes must be from 0 to count, and count at least 1, got {successes} of {count}")
+    z, share = NORMAL.inv_cdf(TAILS[1]), successes / count
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count) * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return Interval(max(0.0, middle - half), share, min(1.0, middle + half))
+
+
 def stratified_bootstrap(
     tasks: Sequence[ArrayLike], statistic: Callable[..., Any] = iqm, resamples: int = RESAMPLES
 ) -> Interval:

@@ -46,7 +46,11 @@ class Plugins(Command):
         registry = discover(arguments.plugins)
         rows = [("plugin", "source", "version", "components")]
         for plugin in registry.plugins:
-            supplied = ", ".join(component.selector for component in plugin.components) or "(watches runs)"
+            supplied = ", ".join(component.selector for component in plugin.components)
+            if plugin.experiments:
+                experiments = f"experiments: {', '.join(one.name for one in plugin.experiments)}"
+                supplied = f"{supplied}; {experiments}" if supplied else experiments
+            supplied = supplied or "(watches runs)"
             rows.append((plugin.name, plugin.source, plugin.version, supplied))
         print_rows(rows)
         if registry.failed:

@@ -18,6 +18,7 @@ COMMANDS: dict[str, type[Command]] = {
     "resume": run_commands.Resume,
     "extend": run_commands.Extend,
     "sweep": sweep_commands.Sweep,
+    "reproduce": sweep_commands.Reproduce,
     "compare": read_commands.Compare,
     "report": read_commands.Report,
     "watch": read_commands.Watch,

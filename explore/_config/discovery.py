@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import dm_env
 import pluggy
 from explore_plugins import BUILT_INS
 
@@ -27,8 +26,8 @@ from explore import __version__, hooks
 from explore._config.tracebacks import describe, find_line
 from explore._messages import short_path, suggest, to_one_line
 from explore.errors import UserError
+from explore.experiments import Experiment
 from explore.hooks import SLOTS
-from explore.interfaces import BASE_CLASSES
 
 HOOKS = [name for name in vars(hooks) if name.startswith("explore_")]
 
@@ -51,13 +50,14 @@ class Component:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin that has been loaded; one without components only watches runs."""
+    """A plugin that has been loaded; one without components and experiments only watches runs."""
 
     name: str
     source: str  # "built in", "entry point (distribution version)" or what followed -p
     version: str
     module: Any = field(repr=False)
     components: tuple[Component, ...]
+    experiments: tuple[Experiment, ...] = ()
 
 
 class Failure(NamedTuple):
@@ -72,10 +72,11 @@ class Failure(NamedTuple):
 
 
 class Registry:
-    """What has been found: `components` by `slot.Name`, `plugins`, and the `failed` ones."""
+    """What has been found: `components` by `slot.Name`, `experiments` by name, `plugins`, and the `failed` ones."""
 
     def __init__(self) -> None:
         self.components: dict[str, Component] = {}
+        self.experiments: dict[str, Experiment] = {}
         self.plugins: list[Plugin] = []
         self.failed: list[Failure] = []
         self._manager = pluggy.PluginManager("explore")
@@ -106,14 +107,19 @@ class Registry:
         for other in self.plugins:
             if other.name == name:
                 raise UserError(f"another plugin is already called {name!r}: {other.source}")
-        components = self._read_components(name, source, self.list_hooks(module))
+        implemented = self.list_hooks(module)
+        components = self._read_components(name, source, implemented)
+        experiments = self._read_experiments(name, implemented)
         try:
             self._manager.register(module, name)
         except pluggy.PluginValidationError as error:  # a hook with arguments that its spec lacks
             raise UserError(to_one_line(error)) from None
         self.components |= components
+        self.experiments |= experiments
         version = getattr(module, "__version__", version)
-        self.plugins.append(Plugin(name, source, version, module, tuple(components.values())))
+        self.plugins.append(
+            Plugin(name, source, version, module, tuple(components.values()), tuple(experiments.values()))
+        )
 
     def list_hooks(self, module: Any) -> dict[str, Any]:
         """The functions by which a plugin implements hooks, by the names of these."""
@@ -142,11 +148,23 @@ class Registry:
                 found[new.selector] = new
         return found
 
+    def _read_experiments(self, plugin: str, implemented: Mapping[str, Any]) -> dict[str, Experiment]:
+        hook = "explore_experiments"
+        listed = _call(implemented[hook], hook + " raises {}") if hook in implemented else []
+        if not isinstance(listed, list | tuple) or not all(isinstance(one, Experiment) for one in listed):
+            raise UserError(f"{hook} must return a list of explore.experiments.Experiment, not {listed!r:.80}")
+        found: dict[str, Experiment] = {}
+        for one in listed:
+            if one.name in self.experiments or one.name in found:
+                raise UserError(f"there is an experiment {one.name} already, so {plugin} cannot supply it too")
+            found[one.name] = one
+        return found
 
-def discover(plugins: Sequence[str] = ()) -> Registry:
-    """All plugins there are; `plugins` are the user's own, each a `.py` file or a module's name."""
+
+def discover(plugins: Sequence[str] = (), built_ins: Sequence[str] | None = None) -> Registry:
+    """All plugins there are, or of those built in some; `plugins` are the user's own: `.py` files or modules' names."""
     registry = Registry()
-    for name, source, version, load in _find_plugins(plugins):
+    for name, source, version, load in _find_plugins(plugins, BUILT_INS if built_ins is None else built_ins):
         try:
             registry.add(name, source, version, load)
         except UserError as error:
@@ -156,9 +174,11 @@ def discover(plugins: Sequence[str] = ()) -> Registry:
     return registry
 
 
-def _find_plugins(plugins: Sequence[str]) -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
+def _find_plugins(
+    plugins: Sequence[str], built_ins: Sequence[str]
+) -> Iterator[tuple[str, str, str, Callable[[], Any]]]:
     """The name, the source and the version of each plugin, and what loads it."""
-    for name in BUILT_INS:
+    for name in built_ins:
         yield name, "built in", __version__, partial(importlib.import_module, name)
     for entry in sorted(importlib.metadata.entry_points(group="explore"), key=lambda entry: entry.name):
         assert entry.dist is not None
@@ -209,12 +229,14 @@ def _call(function: Callable[[], Any], complaint: str) -> Any:
 
 def check_class(cls: Any, slot: str) -> None:
     """Raises `UserError` if a class cannot be a component of a slot."""
+    from explore.interfaces import BASE_CLASSES  # with torch, which experiments are listed without
+
     hook, base = SLOTS[slot], BASE_CLASSES[slot]
     if not inspect.isclass(cls):
         raise UserError(f"{hook} must return classes, not {cls!r}")
     name = f"{slot}.{cls.__name__}"
     if not issubclass(cls, base):
-        home = "dm_env" if base is dm_env.Environment else "explore.interfaces"
+        home = "explore.interfaces" if base.__module__.startswith("explore.") else "dm_env"
         raise UserError(f"{name} must be a subclass of {home}.{base.__name__}")
     if inspect.isabstract(cls):
         raise UserError(f"{name} lacks the methods {', '.join(sorted(vars(cls)['__abstractmethods__']))}")

@@ -1,9 +1,10 @@
-"""Seeds as a user types them."""
+"""Seeds as a user types and reads them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 from explore.errors import UserError
 
@@ -23,3 +24,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if repeated:
         raise UserError(f"--seeds {text!r}: {min(repeated)} is repeated; every seed is run once")
     return tuple(seeds)
+
+
+def format_seeds(seeds: Iterable[int]) -> str:
+    """0, 1, 2, 3, 7 are 0-3, 7."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

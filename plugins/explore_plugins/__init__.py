@@ -25,8 +25,12 @@ BUILT_INS: tuple[str, ...] = (
     "explore_plugins.tensorboard",
     "explore_plugins.local_launcher",
     "explore_plugins.ray_launcher",
+    "explore_plugins.paper",
 )
 """In the order in which `explore plugins` lists them."""
+
+BUILT_IN_EXPERIMENTS: tuple[str, ...] = ("explore_plugins.paper",)
+"""The modules among them that `explore reproduce` lists; they import no torch."""
 
 BUILT_IN_COMMANDS = {"export-bsuite": "explore_plugins.bsuite_export:ExportBsuite"}
 """Commands by name, as others declare them by entry points, see `explore.commands`."""

@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
         ["report", "pins_deep_sea", "psrl_deep_sea", "--out", "report.html"],
         ["watch", "pins_deep_sea", "--once", "--out", "watch.png"],
         ["recipes"],
+        ["reproduce"],
         ["export-bsuite", "--help"],
     ],
     ids=lambda command: command[0],

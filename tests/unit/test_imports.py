@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-ANYBODY = {"errors", "hooks", "commands", "tasks", "_messages", "_entry_points"}  # may be imported from everywhere
+ANYBODY = {
+    "errors",
+    "hooks",
+    "commands",
+    "tasks",
+    "experiments",
+    "_messages",
+    "_entry_points",
+}  # may be imported from everywhere
 NETWORKS = {"interfaces", "nn", "streams"}
 ALLOWED = {
     "_cli": {"_sweeps", "_analysis", "_running", "_config", "_storage", "_native", "_state", "testing", *NETWORKS},
@@ -28,7 +36,18 @@ ALLOWED = {
     "nn": {"streams"},
 }
 """Package -> the packages that it imports from, beside its own."""
-TORCH_FREE = ("_storage", "_analysis", "_messages", "_entry_points", "errors", "hooks", "commands", "tasks", "reports")
+TORCH_FREE = (
+    "_storage",
+    "_analysis",
+    "_messages",
+    "_entry_points",
+    "errors",
+    "hooks",
+    "commands",
+    "tasks",
+    "reports",
+    "experiments",
+)
 TEXT_OF_CONFIGURATIONS = {f"explore._config.{name}" for name in ("gin_files", "same_results", "seeds")}
 """The part of `_config` that reads configurations as text and imports no torch."""
 

@@ -7,7 +7,7 @@ import pytest
 from recording import PINS, SEA, pictures, record, record_grid, report_data
 
 from explore._analysis.report import drawing, sections, style
-from explore._analysis.report.tables import shown_seeds
+from explore._config.seeds import format_seeds
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_nothing_is_smoothed_without_saying_so(shown):
 
 
 def test_seeds_are_named_in_few_words(grid):
-    assert shown_seeds([3, 0, 1, 2, 7]) == "0-3, 7"
+    assert format_seeds([3, 0, 1, 2, 7]) == "0-3, 7"
     found = report_data(grid)
     assert drawing.describe_seeds(found.of("DeepSea, size = 4")) == "5 seeds each"
     swing = found.of("CartpoleSwingup")

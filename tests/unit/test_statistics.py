@@ -15,6 +15,7 @@ from explore._analysis.statistics import (
     mean_interval,
     performance_profile,
     probability_of_improvement,
+    share_interval,
     smooth,
     stratified_bootstrap,
     survival,
@@ -88,6 +89,19 @@ def test_intervals_hold_the_true_mean_as_often_as_the_module_says(seeds, covered
 
 def test_the_same_scores_give_the_same_interval():
     assert stratified_bootstrap([normal(7)], np.median) == stratified_bootstrap([normal(7)], np.median)
+
+
+@pytest.mark.parametrize("successes, count", [(0, 5), (7, 20), (4, 5), (20, 20)])
+def test_the_interval_of_a_share_is_wilsons(successes, count):
+    theirs = stats.binomtest(successes, count).proportion_ci(method="wilson")
+    ours = share_interval(successes, count)
+    assert ours == pytest.approx((theirs.low, successes / count, theirs.high))
+
+
+@pytest.mark.parametrize("successes, count", [(-1, 5), (6, 5), (0, 0)])
+def test_more_successes_than_seeds_are_refused(successes, count):
+    with pytest.raises(ValueError, match="successes must be from 0 to count"):
+        share_interval(successes, count)
 
 
 def test_one_seed_has_no_interval():

@@ -51,7 +51,7 @@ class Section:
 
 def panels(titles: Sequence[str], height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """A figure of panels with these titles, in rows of this height; `options` are those of `Figure.subplots`."""
-    columns = min(len(titles), ACROSS)
+    columns = 2 if len(titles) == 4 else min(len(titles), ACROSS)
     rows = -(-len(titles) // columns)
     figure, axes = style.new_figure(rows, columns, height=rows * height + 0.4, squeeze=False, **options)
     for unused in axes.flat[len(titles) :]:

@@ -14,6 +14,7 @@ from explore._analysis.compare import Comparison
 from explore._analysis.groups import differences
 from explore._analysis.report.data import WINDOW, ReportData, Result, describe_tasks, split
 from explore._analysis.report.drawing import Section
+from explore._config.seeds import format_seeds
 from explore._storage.run_folder import Run
 
 VERSIONS = ("explore", "torch")
@@ -64,24 +65,13 @@ def _run_row(result: Result) -> list[str]:
     return [
         result.setting,
         result.method,
-        f"{len(result.seeds)} ({shown_seeds(result.seeds)})",
+        f"{len(result.seeds)} ({format_seeds(result.seeds)})",
         f"{episodes[0]:,}" if len(episodes) == 1 else f"{episodes[0]:,} to {episodes[-1]:,}",
         _join_distinct(_format_start(run) for run in one.runs),
         _join_distinct(_duration(run.info.get("seconds")) for run in one.runs),
         _join_distinct(_versions(run) for run in one.runs),
         _join_distinct(str(run.folder) for run in one.runs),
     ]
-
-
-def shown_seeds(seeds: Sequence[int]) -> str:
-    """0, 1, 2, 3, 7 are 0-3, 7."""
-    runs: list[list[int]] = []
-    for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _versions(run: Run) -> str:
@@ -127,7 +117,7 @@ def progress(run: Run, data: ReportData) -> Section:
     row = [
         run.status,
         f"{done:,} of {run.info['episodes']:,}",
-        f"{len(result.seeds)} ({shown_seeds(result.seeds)})",
+        f"{len(result.seeds)} ({format_seeds(result.seeds)})",
         _format_start(run),
         f"{np.mean(recent):.3g} (seeds: {min(recent):.3g} to {max(recent):.3g})" if recent else "-",
         f"{max(seed.max() for seed in returns):.3g}" if returns else "-",
