@@ -6,7 +6,8 @@ draws them; the recipes are those that cite the paper. What takes long to import
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +49,9 @@ def draw_deep_sea(data: ReportData) -> Section:
     )
     curves = _draw_panels(data, data.results, caption)
     solving = reports.draw_solving(data)
-    return reports.Section("Deep-sea", [], _learned_table(data), [curves, *(solving.pictures if solving else [])])
+    return reports.Section(
+        "Deep-sea", [], _learned_table(data.results), [curves, *(solving.pictures if solving else [])]
+    )
 
 
 def draw_cartpole(data: ReportData) -> Section:
@@ -69,8 +72,6 @@ def draw_cartpole(data: ReportData) -> Section:
 
 def draw_selections(data: ReportData) -> Section:
     """As Deep-sea, a line for each selection in the learning target."""
-    from dataclasses import replace
-
     return replace(draw_deep_sea(data), title="Selection of actions in the learning target")
 
 
@@ -119,11 +120,22 @@ def _episode_seconds(result: Result) -> float:
 
 
 def draw_choices(data: ReportData) -> Section:
-    """One table."""
+    """One table, a row for each choice; the recipe is what differs least from all others."""
     from explore import reports
 
+    every = [result.configuration.bindings for result in data.results]
+    recipe = min(every, key=lambda one: sum(len(_list_changes(one, other)) for other in every))
+    named = {", ".join(_list_changes(recipe, one)) or "as written": i for i, one in enumerate(every)}
+    first = sorted(named, key=lambda name: name != "as written")
+    rows = _learned_table([replace(data.results[named[name]], method=name) for name in first])
     text = ["Each row differs in one choice from the first one, which is the recipe."]
-    return reports.Section("What the paper leaves open", text, _learned_table(data))
+    return reports.Section(
+        "What the paper leaves open", text, [["choice", *rows[0][2:]], *(row[1:] for row in rows[1:])]
+    )
+
+
+def _list_changes(recipe: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    return [f"{name} = {value}" for name, value in other.items() if recipe.get(name) != value]
 
 
 def _draw_panels(data: ReportData, results: Sequence[Result], caption: str, deviation: bool = False) -> Picture:
@@ -156,10 +168,10 @@ def _deviations(seeds: list[np.ndarray]) -> Band:
     return Band(mean - deviation, mean, mean + deviation)
 
 
-def _learned_table(data: ReportData) -> list[list[str]]:
+def _learned_table(results: Sequence[Result]) -> list[list[str]]:
     """Seeds that have learned and that have solved the task, with intervals for the shares."""
     rows = [["setting", "method", "seeds", "learned", "share learned", "solved", "share solved", "first treasure"]]
-    for result in data.results:
+    for result in results:
         seeds = [*result.configuration.seeds.values()]
         learned = sum(bool(seed.get("learned")) for seed in seeds)
         solved = sum(seed.get("solved_at") is not None for seed in seeds)
@@ -275,7 +287,6 @@ OPEN_CHOICES = Experiment(
     },
     draw=draw_choices,
     core_hours=3.5,
-    labels={"pins_deep_sea": "as written"},
     seeds=range(20),
     scaled=("experiment.episodes", "agent.Indexed.min_replay"),  # the target period is varied
 )

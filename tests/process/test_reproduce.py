@@ -207,3 +207,20 @@ def test_the_deep_sea_of_the_paper_is_drawn_from_a_sketch():
     assert [row[0] for row in rows[1::5]] == [f"DeepSea, size = {size}" for size in (15, 20, 25, 30)]
     assert {row[2] for row in rows[1:]} == {"2"}
     assert {path.name for path in folder.glob("*.svg")} == {"figure-1.svg", "figure-2.svg", "figure-3.svg"}
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "rows", "first"),
+    [
+        ("cartpole", "0.001", 10, ["CartpoleSwingup, x_dot_threshold = 1.0", "PINs", "2"]),
+        ("action-selection", "0.001", 10, ["DeepSea, size = 20", "ā: by the mean", "2"]),
+        ("regret", "0.01", 28 + 3 * 4, ["RandomMDP, states = 5, actions = 3, horizon = 10", "WTD", "2"]),
+        ("cost", "0.02", 8, ["DeepSea", "PINs"]),
+        ("open-choices", "0.001", 12, ["as written", "2"]),
+    ],
+)
+def test_the_other_experiments_of_the_paper_are_drawn_from_sketches(name, scale, rows, first):
+    assert main(["reproduce", name, "--scale", scale, "--seeds", "0-1", "--quiet"]) == 0
+    _, *found = table(Path(f"reproduce/{name}-sketch-{scale}"))
+    assert len(found) == rows
+    assert found[0][: len(first)] == first
