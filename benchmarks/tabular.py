@@ -21,8 +21,7 @@ from explore._config.discovery import discover
 from explore._config.gin_files import format_binding
 from explore._running.experiment import load
 
-GOAL = 60.0  # seconds, of 200 MDPs and 2,000 episodes
-RATIO = 10.0
+GOAL = 50
 
 
 def ours(mdps: int, episodes: int) -> float:
@@ -92,8 +91,8 @@ def main() -> None:
     mdps, episodes, few = options.mdps, options.episodes, options.plain_mdps * options.plain_episodes
     projected = plain(options.plain_mdps, options.plain_episodes) * mdps * episodes / few
     took = ours(mdps, episodes)
-    print(f"{mdps} MDPs, {episodes:,} episodes: {took:.1f} s (goal {GOAL:g})")
-    print(f"one after another: {projected:.0f} s, projected; {projected / took:.0f} times as long (goal {RATIO:g})")
+    print(f"{mdps} MDPs, {episodes:,} episodes: {took:.1f} s")
+    print(f"one after another: {projected:.0f} s, projected; {projected / took:.0f} times as long (goal {GOAL})")
 
 
 if __name__ == "__main__":
