@@ -31,6 +31,17 @@ def usual_signals():
 
 
 @pytest.fixture
+def kernels():
+    """The variant of the native kernels on this machine; a test that needs them is skipped where there are none."""
+    from explore._native import library
+
+    try:
+        return library.load_library().variant
+    except library.NotAvailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
 def forked_cells(monkeypatch):
     """The local launcher forks this process, which has imported torch, for each cell of a sweep: seconds faster."""
     from explore_plugins import local_launcher

@@ -18,17 +18,10 @@ from explore._native.program import choose_lanes
 
 __all__ = [
     "Function", "compute", "draw", "gradients", "list_variants", "load_variants", "numbers", "reference",
-    "require_kernels", "run", "run_in_variants", "use",
+    "run", "run_in_variants", "use",
 ]  # fmt: skip
 
 Function = Callable[..., Tensor]
-
-
-def require_kernels() -> None:
-    try:
-        load_library()
-    except NotAvailable as reason:
-        pytest.skip(str(reason))
 
 
 def list_variants() -> list[str]:

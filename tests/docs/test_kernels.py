@@ -13,14 +13,6 @@ from explore._native.recorder import NotRecordable
 PAGE = DOCS / "concepts" / "kernels.md"
 
 
-@pytest.fixture
-def kernels():
-    try:
-        return library.load_library()
-    except library.NotAvailable as reason:
-        pytest.skip(str(reason))
-
-
 def leak(x):
     """The function and its gradient."""
     x = x.detach().requires_grad_()

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from native import require_kernels
 
 from explore._native.function import NativeFunction
 from explore._native.program import choose_lanes
 
+pytestmark = pytest.mark.usefixtures("kernels")
 LANES, FUNCTIONS = 31, 200
 
 STEPS = [
@@ -46,11 +46,6 @@ def compose(random):
         return [h.detach(), loss.detach(), *gradients]
 
     return compute
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kernels():
-    require_kernels()
 
 
 @pytest.mark.parametrize("seed", range(FUNCTIONS))

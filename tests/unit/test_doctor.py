@@ -29,14 +29,6 @@ def settings(monkeypatch):
 
 
 @pytest.fixture
-def kernels():
-    try:
-        return library.load_library().variant
-    except library.NotAvailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
 def no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 

@@ -56,14 +56,6 @@ def recorded(monkeypatch):
 
 
 @pytest.fixture
-def kernels():
-    try:
-        return library.load_library().variant
-    except library.NotAvailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
 def no_compiler(monkeypatch, tmp_path):
     library.find_fill()  # the random numbers of this process stay the same
     monkeypatch.delenv("CXX", raising=False)

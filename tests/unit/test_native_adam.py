@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from native import load_variants, require_kernels
+from native import load_variants
 
 from explore._native.adam import NativeAdam, Table, Trained
 from explore._native.program import choose_lanes
@@ -12,11 +12,6 @@ LANES, DENSE, RATE, EPSILON = 3, 37, 0.01, 1e-6
 WIDTHS, INPUTS = (4, 3), 5
 
 pytestmark = pytest.mark.usefixtures("kernels")
-
-
-@pytest.fixture(scope="module")
-def kernels():
-    require_kernels()
 
 
 class Network:

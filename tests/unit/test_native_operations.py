@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from native import compute, gradients, numbers, reference, require_kernels, run
+from native import compute, gradients, numbers, reference, run
 from native_functions import FUNCTIONS, PAIRS, PLACES
 from torch.nn import functional
 
@@ -16,11 +16,6 @@ pytestmark = [
     pytest.mark.usefixtures("kernels"),
     pytest.mark.filterwarnings("ignore:Using a target size", "ignore:(var|std).*degrees of freedom"),
 ]
-
-
-@pytest.fixture(scope="module")
-def kernels():
-    require_kernels()
 
 
 SHAPES = [(1, 6, 4), *(pytest.param(shape, marks=pytest.mark.slow) for shape in [(1, 1, 5), (1, 33, 17), (1, 70, 3)])]

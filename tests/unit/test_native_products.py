@@ -3,16 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from native import compute, numbers, require_kernels, run
+from native import compute, numbers, run
 from native_functions import FUNCTIONS
 from torch.nn import functional
 
 pytestmark = pytest.mark.usefixtures("kernels")
-
-
-@pytest.fixture(scope="module")
-def kernels():
-    require_kernels()
 
 
 def draw_shapes(seed, rounds):

@@ -4,15 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from native import draw, require_kernels
+from native import draw
 
 pytestmark = pytest.mark.usefixtures("kernels")
 WORD = 0xFFFFFFFF
-
-
-@pytest.fixture(scope="module")
-def kernels():
-    require_kernels()
 
 
 def philox(counter, key):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from native import numbers, require_kernels
+from native import numbers
 
 from explore._native.function import NativeFunction
 from explore._native.program import choose_lanes
@@ -14,11 +14,6 @@ SEEDED = "draws random numbers, which only uniform, normal and integers of explo
 DEPENDS = "what it does depends on the numbers it is given"
 
 pytestmark = pytest.mark.usefixtures("kernels")
-
-
-@pytest.fixture(scope="module")
-def kernels():
-    require_kernels()
 
 
 def branch(x):

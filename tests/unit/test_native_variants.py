@@ -7,7 +7,7 @@ from building import CELLS, FLOATS, PINS, Walk, build, live, weights
 from explore_plugins.hypermodel import Hypermodel
 from explore_plugins.objectives import SampledTD
 from explore_plugins.selections import SampledArgmax
-from native import draw, gradients, list_variants, load_variants, numbers, require_kernels, run_in_variants, use
+from native import draw, gradients, list_variants, load_variants, numbers, run_in_variants, use
 from native_functions import FUNCTIONS, PAIRS, PLACES
 
 HYPERMODEL = PINS | {"objective": SampledTD, "target": SampledArgmax, "uncertainty": Hypermodel, "gradient_clip": 0.1}
@@ -15,7 +15,6 @@ HYPERMODEL = PINS | {"objective": SampledTD, "target": SampledArgmax, "uncertain
 
 @pytest.fixture(scope="module", autouse=True)
 def several():
-    require_kernels()
     if len(load_variants()) < 2:
         pytest.skip("this processor has one variant only")
 
