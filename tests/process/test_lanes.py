@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -23,6 +24,7 @@ from explore_plugins.softplus_heads import SoftplusHeads
 from torch.nn.functional import softplus
 
 from explore import nn as lane_nn
+from explore._native.library import without_kernels
 from explore.interfaces import ScaleModule, ValueNetwork
 
 SEED, COMPANIES = 3, ([0, 1, 2, 3, 4], [7, 3], [3, 9, 8])
@@ -148,8 +150,15 @@ CASES = {
 }
 
 
+@pytest.fixture(params=["native kernels", "PyTorch"])
+def executed(request):
+    """What executes agents that are built meanwhile."""
+    with without_kernels() if request.param == "PyTorch" else nullcontext():
+        yield
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_a_seed_is_the_same_alone_and_in_any_company(case):
+def test_a_seed_is_the_same_alone_and_in_any_company(case, executed):
     parts, environment = CASES[case]
 
     def life(seeds):
@@ -165,9 +174,24 @@ def test_a_seed_is_the_same_alone_and_in_any_company(case):
             assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("case", ["PINs on Deep-sea", "BSP on swing-up", "a hypermodel on swing-up"])
+@pytest.mark.parametrize("others", [1, 7, 31])
+def test_a_seed_is_the_same_in_a_crowd(case, others, executed):
+    parts, environment = CASES[case]
+
+    def live_with(seeds):
+        agent = build(seeds, spec_of(environment(seed=0)), **parts)
+        return live(agent, 8, environment)[SEED], weights(agent)[SEED]
+
+    alone, networks = live_with([SEED])
+    rows, found = live_with([*range(100, 100 + others), SEED])
+    assert rows == alone
+    assert all(map(torch.equal, found, networks))
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("width", [20, 52])
-def test_a_seed_is_the_same_whatever_its_company_has_seen(seed, width):
+def test_a_seed_is_the_same_whatever_its_company_has_seen(seed, width, executed):
     """Adam ends at the last cell that any lane has seen, which depends on the company."""
     parts = DEEP_PINS | {"value": partial(MLP, hidden=(width,)), "uncertainty": partial(SoftplusHeads, hidden=(width,))}
     environment = partial(DeepSea, size=5)

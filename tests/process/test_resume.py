@@ -12,6 +12,7 @@ from resuming import DEEP_SEA, GIVEN, STOPPING, bound, errors, outcome, plugin, 
 
 import explore
 from explore._cli.main import main
+from explore._native.library import without_kernels
 from explore._running import interrupts
 from explore._storage.checkpoints import Checkpoints, Damaged
 from explore._storage.files import Lock
@@ -86,6 +87,13 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(recipe, bindings):
     assert start("--quiet", *stop, recipe=recipe, bindings=bindings, out="whole") == 0
     assert outcome("out") == outcome("whole")
     assert Run.open(Path("out")).info["resumed"][0]["after_episode"] == 3
+
+
+@pytest.mark.parametrize("part", ["PINs", "swing-up ensemble", "TD at indices", "learning in each step"])
+def test_a_run_by_pytorch_that_was_stopped_ends_as_if_it_had_not_been(part):
+    with without_kernels():
+        test_a_run_that_was_stopped_ends_as_if_it_had_not_been(*PARTS[part])
+    assert "PyTorch" in Run.open(Path("out")).info["execution"]
 
 
 def test_a_run_that_was_extended_is_one_that_was_long_from_the_start():
