@@ -87,7 +87,7 @@ def test_noise_begins_at_sigma_over_the_root_of_inputs():
 def test_noise_is_the_signed_root_of_normal_numbers():
     q = function(NoisyNet)
     (index,) = q.indexer.draw(generators(), 3)
-    [numbers] = normal([stream(0, "test")], 3, q.parts[0].index.size)
+    numbers = normal([stream(0, "test")], 3, q.parts[0].index.size)[0].numpy()
     np.testing.assert_allclose(index[0], np.sign(numbers) * np.sqrt(np.abs(numbers)), rtol=1e-6)
     assert q.parts[0].index.size == 4 + 8 + 8 + 6 + 6 + 3
 
