@@ -199,7 +199,7 @@ DEEP_SEA = Experiment(
     "without priors, struggles as N grows (figure on cumulative reward).",
     grids={"sizes": Grid(recipes("deep_sea", *METHODS), ["environment.DeepSea.size = [15, 20, 25, 30]"])},
     draw=draw_deep_sea,
-    core_hours=2,
+    core_hours=0.8,
     labels=LABELS,
     scaled=SCALED,
 )
