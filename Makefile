@@ -12,7 +12,7 @@ run: setup  ## the main job: PINs on Cartpole swing-up, with a live display
 test: setup  ## all tests, the learning ones included
 	$(BIN)/pytest $(PARALLEL)
 
-test-fast: setup  ## the quick ones of tests/unit, in a minute
+test-fast: setup  ## the quick ones of tests/unit
 	$(BIN)/pytest $(PARALLEL) -m "not (learning or process or fuzz or slow)"
 
 sanitize: setup  ## the tests of the kernels, compiled so that wrong addresses and undefined behaviour end them
@@ -43,10 +43,9 @@ docs: setup  ## the documentation as a site, in build/docs/index.html
 
 benchmark: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/hyperagent.py
-	$(BIN)/python benchmarks/boot_dqn.py
-	$(BIN)/python benchmarks/memory.py
+	for script in speed jax_scan hyperagent boot_dqn tabular recipes lifting startup memory; do \
+	    $(BIN)/python benchmarks/$$script.py || exit; \
+	done
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
